@@ -1,0 +1,3 @@
+"""Class-incremental learning with cross-space clustering and controlled transfer."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,322 @@
+"""Settings: typed, strict, resolved whole before any data is touched.
+
+Layers, later ones win: defaults < the method's own settings < the dataset's preset (common, then the method's recipe,
+then `recipes.printed` if asked for) < a config file < `--set` and flags.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import re
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, TypeAdapter, ValidationError, field_validator
+
+from . import __version__
+from .data.sources import DATASETS
+from .errors import UserError
+from .losses import TERMS, Term
+from .methods import canonical_name, parse_method, suggest
+from .nets import BACKBONES
+from .recipe import Finetune, Fraction, MemorySpec, NetworkSpec, PredictSpec, Spec, Stage, TransformSpec
+
+Raw = dict[str, Any]
+RECIPES = ("released", "printed")
+
+
+@dataclasses.dataclass(frozen=True)
+class ProtocolSpec(Spec):
+    base: PositiveInt | None = None  # B, classes of the first task; None: half of them
+    step: PositiveInt | None = None  # C, classes of every later one; None: five later tasks
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSpec(Spec):
+    # A name (`seed`: drawn from the run's seed), a seed of its own, or the classes one by one.
+    order: str | int | tuple[int, ...] = "seed"
+    classes: PositiveInt | None = None  # only the first so many of the order
+    train_per_class: PositiveInt | None = None  # only the first so many images of each class
+    test_per_class: PositiveInt | None = None
+    test_fraction: Fraction = 0.2  # of a folder without a test part
+    skip_bad_images: bool = False
+    transform: TransformSpec = dataclasses.field(default_factory=TransformSpec)
+
+
+@dataclasses.dataclass(frozen=True)
+class RuntimeSpec(Spec):
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    threads: Annotated[int, Field(ge=0)] = 0  # 0: as many as there are cores
+    workers: PositiveInt = 2  # threads that decode image files
+    eval_batch_size: PositiveInt = 500
+
+
+class Settings(BaseModel):
+    """Everything that affects a result."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    method: str
+    dataset: str
+    recipe: Literal["released", "printed"] = "released"
+    seed: Annotated[int, Field(ge=0)] = 1
+    protocol: ProtocolSpec = ProtocolSpec()
+    data: DataSpec = DataSpec()
+    network: NetworkSpec = NetworkSpec()
+    loss: dict[str, Any] = {}
+    train: Stage = Stage(epochs=160)
+    finetune: Finetune | None = None
+    memory: MemorySpec = MemorySpec()
+    predict: PredictSpec = PredictSpec()
+    runtime: RuntimeSpec = RuntimeSpec()
+
+    @field_validator("loss", mode="before")
+    @classmethod
+    def _build_terms(cls, value: Any) -> dict[str, Term | None]:
+        """Each entry becomes its term; null leaves a term out."""
+        if not isinstance(value, Mapping):
+            raise ValueError("loss must map names of losses to their settings.")
+        terms: dict[str, Term | None] = {}
+        problems = []
+        for name, options in value.items():
+            if name not in TERMS:
+                problems.append(f"there is no loss {name!r}{suggest(str(name), TERMS)}")
+                continue
+            try:
+                terms[name] = None if options is None else TypeAdapter(TERMS[name]).validate_json(_json(options))
+            except ValidationError as error:
+                problems += explain(error, ("loss", name))
+        if problems:
+            raise ValueError("; ".join(problems))
+        return terms
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        return tuple(term for term in self.loss.values() if term is not None)
+
+    def dump(self) -> Raw:
+        """Plain values, as `config.yaml` holds them."""
+        plain: Raw = self.model_dump(mode="json")
+        return {"cscct_version": __version__, **plain}
+
+
+def resolve(
+    method: str | None = None,
+    dataset: str | None = None,
+    *,
+    recipe: str | None = None,
+    config: Raw | None = None,
+    overrides: Sequence[Raw] = (),
+) -> Settings:
+    """All layers into checked settings, or one `UserError` that tells every problem."""
+    config = dict(config or {})
+    complete = config.pop("cscct_version", None) is not None  # written by a run: nothing is to be filled in
+    method, dataset = method or config.get("method"), dataset or config.get("dataset")
+    if not method or not dataset:
+        raise UserError("A method and a dataset are needed: `cscct run METHOD DATASET`, or in the config file.")
+    method = canonical_name(method)
+    if dataset not in DATASETS:
+        raise UserError(f"There is no dataset {dataset!r}{suggest(dataset, DATASETS)}; there are {', '.join(DATASETS)}.")
+    recipe = recipe or config.get("recipe") or "released"
+    if recipe not in RECIPES:
+        raise UserError(f"There is no recipe {recipe!r}; there are {' and '.join(RECIPES)}.")
+    user: Raw = {}
+    for layer in (config, *overrides):
+        merge(user, layer)
+    preset = {} if complete and method == config.get("method") else preset_layers(method, dataset, recipe)
+    raw = merge(copy.deepcopy(preset), user)
+    raw.update(method=method, dataset=dataset, recipe=recipe)
+    for section in ("train", "finetune"):
+        _scale_milestones(section, preset, user, raw)
+    return validate(raw)
+
+
+def validate(raw: Raw) -> Settings:
+    problems: list[str] = []
+    settings = None
+    try:
+        settings = Settings.model_validate_json(_json(raw))
+    except ValidationError as error:
+        problems += explain(error)
+    if settings is not None:
+        problems += consistency(settings)
+    if settings is None or problems:
+        count = f"{len(problems)} problems in the settings: " if len(problems) > 1 else ""
+        raise UserError(count + "; ".join(problem.rstrip(".") for problem in problems) + ".")
+    return settings
+
+
+def _json(raw: Any) -> str:
+    """Strict validation takes mappings for dataclasses and lists for tuples only from JSON."""
+    return json.dumps(raw, default=str)
+
+
+def preset_layers(method: str, dataset: str, recipe: str) -> Raw:
+    """What the method and the dataset's preset say. A preset tunes the losses a method has; it never adds one."""
+    base, extra = parse_method(method)
+    raw = merge({}, base.settings)
+    merge(raw, {"loss": {name: {} for name in extra}})
+    preset = load_preset(dataset)
+    printed = preset.get("recipes", {}).get(recipe, {}) if recipe != "released" else {}
+    for layer in (preset.get("common", {}), preset.get("bases", {}).get(base.recipe_name, {}), printed):
+        known = {name: options for name, options in layer.get("loss", {}).items() if name in raw["loss"]}
+        merge(raw, {**layer, "loss": known})
+    return raw
+
+
+def load_preset(dataset: str) -> Raw:
+    file = resources.files("cscct") / "presets" / f"{dataset}.yaml"
+    return parse_yaml(file.read_text(), file.name) if file.is_file() else {}
+
+
+def merge(into: Raw, layer: Mapping[str, Any]) -> Raw:
+    """Deep merge, in place: mappings join, everything else replaces."""
+    for key, value in layer.items():
+        if isinstance(value, Mapping):
+            below = into.get(key)
+            into[key] = merge(dict(below) if isinstance(below, Mapping) else {}, value)
+        else:
+            into[key] = copy.deepcopy(value)
+    return into
+
+
+def _scale_milestones(section: str, preset: Raw, user: Raw, raw: Raw) -> None:
+    """Someone who asks for fewer epochs wants the decays earlier as well, unless they say where."""
+    wanted, before = user.get(section) or {}, preset.get(section) or {}
+    if not isinstance(wanted, Mapping) or "epochs" not in wanted or not isinstance(wanted["epochs"], int):
+        return
+    milestones = (before.get("schedule") or {}).get("milestones")
+    schedule = wanted.get("schedule") or {}
+    if not milestones or not isinstance(schedule, Mapping) or "milestones" in schedule:
+        return
+    scaled = [max(1, round(m * wanted["epochs"] / before["epochs"])) for m in milestones]
+    raw[section]["schedule"]["milestones"] = scaled
+
+
+def consistency(settings: Settings) -> list[str]:
+    """What can only be judged with several settings in view."""
+    problems = []
+    network, kind = settings.network, DATASETS[settings.dataset]
+    if network.backbone not in BACKBONES:
+        problems.append(f"there is no backbone {network.backbone!r}{suggest(network.backbone, BACKBONES)}")
+    elif network.backbone.endswith("18"):
+        if network.depth != 18:
+            problems.append(f"network.depth is {network.depth}, but {network.backbone} has 18 layers")
+    elif network.depth < 8 or (network.depth - 2) % 6:
+        problems.append(f"network.depth must be 6n+2 (8, 14, 20, 32, ...), not {network.depth}")
+    if (network.rows_per_class > 1) != (network.head == "proxies") and network.rows_per_class > 1:
+        problems.append(f"network.rows_per_class is {network.rows_per_class}, which only the proxies head can have")
+    if network.imprint == "kmeans" and network.head != "proxies":
+        problems.append("network.imprint kmeans needs the proxies head")
+    if network.imprint == "mean" and network.rows_per_class > 1:
+        problems.append("network.imprint mean gives one row a class, not network.rows_per_class")
+    if not any(term.first_task and term.weight for term in settings.terms):
+        problems.append("no loss is active in the first task: keep cross_entropy, nca or bce_distillation")
+    transform = settings.data.transform
+    if len(transform.mean) != len(transform.std):
+        problems.append("data.transform.mean and data.transform.std must have the same length")
+    classes = settings.data.classes or kind.num_classes
+    if kind.num_classes and settings.data.classes and settings.data.classes > kind.num_classes:
+        problems.append(f"data.classes is {settings.data.classes}, but {settings.dataset} has {kind.num_classes} classes")
+        classes = kind.num_classes
+    if isinstance(settings.data.order, tuple):
+        classes = min(classes or len(settings.data.order), len(settings.data.order))
+    for flag, name, value in (("B", "base", settings.protocol.base), ("C", "step", settings.protocol.step)):
+        if classes and value and value > classes:
+            problems.append(f"{flag} (protocol.{name}) is {value}, but there are only {classes} classes")
+    return problems
+
+
+def explain(error: ValidationError, prefix: tuple[str | int, ...] = ()) -> list[str]:
+    """Pydantic's findings as sentences with the full name of the setting."""
+    sentences = []
+    for finding in error.errors():
+        place = (*prefix, *(part for part in finding["loc"] if not _is_union_branch(part)))
+        path = ".".join(str(part) for part in place)
+        if finding["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+            sentences.append(f"there is no setting {path}{suggest(path, known_keys())}")
+        elif finding["type"] == "missing":
+            sentences.append(f"{path} is missing")
+        elif place == ("loss",):
+            sentences.append(str(finding["msg"]).removeprefix("Value error, "))
+        else:
+            message = finding["msg"][0].lower() + finding["msg"][1:]
+            sentences.append(f"{path} is {finding['input']!r}: {message}")
+    return list(dict.fromkeys(sentences))
+
+
+def _is_union_branch(part: str | int) -> bool:
+    return isinstance(part, str) and (part in ("str", "int", "Finetune") or part.startswith(("tuple[", "constrained")))
+
+
+def known_keys() -> list[str]:
+    """Every dotted name a setting can have."""
+    tree: Raw = Settings(method="", dataset="", finetune=Finetune(epochs=1)).model_dump()
+    tree["loss"] = {name: dataclasses.asdict(term()) for name, term in TERMS.items()}
+    names: list[str] = []
+
+    def walk(node: Raw, path: str) -> None:
+        for key, value in node.items():
+            names.append(path + key)
+            if isinstance(value, dict):
+                walk(value, f"{path}{key}.")
+
+    walk(tree, "")
+    return names
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as people write it: 1e-3 is a number, and a key that stands twice is a mistake."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]  # type: ignore[no-untyped-call]
+        doubled = next((key for i, key in enumerate(keys) if key in keys[:i]), None)
+        if doubled is not None:
+            raise yaml.constructor.ConstructorError(None, None, f"the key {doubled!r} stands twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\d[\d_]*(\.[\d_]*)?|\.\d[\d_]*)([eE][-+]?\d+)$|^[-+]?\.?(inf|Inf|nan|NaN)$"),
+    list("-+0123456789.inN"),
+)
+
+
+def parse_yaml(text: str, name: str) -> Raw:
+    try:
+        raw = yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f", line {where.line + 1}" if where else ""
+        raise UserError(f"{name} is not valid YAML{line}: {getattr(error, 'problem', error)}.") from error
+    if raw is None:
+        return {}
+    if not isinstance(raw, dict):
+        raise UserError(f"{name} must hold settings as `key: value` lines, not a {type(raw).__name__}.")
+    return raw
+
+
+def read_config(path: Path) -> Raw:
+    try:
+        return parse_yaml(path.read_text(), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"The config file {path} cannot be read: {error}.") from error
+
+
+def parse_override(text: str) -> Raw:
+    """`train.lr=0.1` -> {"train": {"lr": 0.1}}."""
+    key, found, value = text.partition("=")
+    if not found or not key.strip():
+        raise UserError(f"--set takes KEY=VALUE, for example --set train.epochs=20, not {text!r}.")
+    parsed: Any = parse_yaml(f"value: {value}" if value.strip() else "value:", f"--set {text}")["value"]
+    for part in reversed(key.strip().split(".")):
+        parsed = {part: parsed}
+    return dict(parsed)
+
+

@@ -1,0 +1,138 @@
+"""Transforms, a batch at a time on uint8 tensors: crop, flip, brightness, normalise."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from torch import Generator, Tensor
+
+from ..recipe import TransformSpec
+from .base import ArrayImages, FileImages
+from .folders import read_image
+
+Variant = Literal["none", "hflip", "bgr"]
+
+
+class View(Protocol):
+    """Images of a split as network inputs: float, (k, channels, height, width), channels last in memory."""
+
+    def train(self, indices: Tensor, generator: Generator) -> Tensor: ...
+
+    def plain(self, indices: Tensor, variant: Variant = "none") -> Tensor: ...
+
+
+def make_view(images: ArrayImages | FileImages, spec: TransformSpec, workers: int = 2) -> View:
+    if isinstance(images, ArrayImages):
+        return ArrayView(images, spec)
+    return FileView(images, spec, workers)
+
+
+class _Finish:
+    """The steps that both kinds of images share, from uint8 to normalised float."""
+
+    def __init__(self, spec: TransformSpec):
+        self.flip, self.brightness = spec.flip, spec.brightness
+        # (x / 255 − mean) / std as one multiplication and one addition
+        self.factor = (1 / (255 * torch.tensor(spec.std))).view(-1, 1, 1)
+        self.shift = (-torch.tensor(spec.mean) / torch.tensor(spec.std)).view(-1, 1, 1)
+
+    def augment(self, pixels: Tensor, generator: Generator) -> Tensor:
+        k = len(pixels)
+        if self.flip:
+            flipped = torch.rand(k, generator=generator) < 0.5
+            pixels[flipped] = pixels[flipped].flip(3)
+        if self.brightness:
+            factors = 1 + self.brightness * (2 * torch.rand(k, generator=generator) - 1)
+            # An 8-bit image times a number is cut to whole values, as an image library does it.
+            pixels = (pixels * factors.view(-1, 1, 1, 1)).clamp_(max=255).floor_()
+        return self.normalise(pixels)
+
+    def normalise(self, pixels: Tensor) -> Tensor:
+        values = pixels.to(torch.float32, memory_format=torch.channels_last)
+        return values.mul_(self.factor).add_(self.shift)
+
+    def vary(self, pixels: Tensor, variant: Variant) -> Tensor:
+        if variant == "hflip":
+            pixels = pixels.flip(3)
+        elif variant == "bgr":  # the channels reversed: what LUCIR's and CSCCT's code does where a flip was meant
+            pixels = pixels.flip(1)
+        return self.normalise(pixels)
+
+
+class ArrayView:
+    def __init__(self, images: ArrayImages, spec: TransformSpec):
+        self.pixels, self.padding, self.finish = images.pixels, spec.padding, _Finish(spec)
+
+    def train(self, indices: Tensor, generator: Generator) -> Tensor:
+        pixels = self.pixels[indices]
+        if self.padding:
+            k, pad = len(indices), self.padding
+            side = pixels.shape[2:]
+            padded = F.pad(pixels, (pad, pad, pad, pad))
+            windows = padded.unfold(2, side[0], 1).unfold(3, side[1], 1)  # a view: (k, c, 2p+1, 2p+1, h, w)
+            top, left = torch.randint(0, 2 * pad + 1, (2, k), generator=generator)
+            pixels = windows[torch.arange(k), :, top, left]
+        return self.finish.augment(pixels, generator)
+
+    def plain(self, indices: Tensor, variant: Variant = "none") -> Tensor:
+        return self.finish.vary(self.pixels[indices], variant)
+
+
+class FileView:
+    """Files are decoded, cropped and resized by a pool of threads (the image library releases the interpreter lock);
+    every random number is drawn before, so the result does not depend on which thread comes first."""
+
+    TRIES = 10
+
+    def __init__(self, images: FileImages, spec: TransformSpec, workers: int):
+        if spec.size is None:
+            raise ValueError("image files need data.transform.size, the side in pixels of what the network sees.")
+        self.paths, self.size, self.finish = images.paths, spec.size, _Finish(spec)
+        self.pool = ThreadPoolExecutor(workers)
+
+    def train(self, indices: Tensor, generator: Generator) -> Tensor:
+        draws = torch.rand(len(indices), self.TRIES, 4, generator=generator, dtype=torch.float64).numpy()
+        crops = self.pool.map(self._random_crop, indices.tolist(), draws)
+        return self.finish.augment(torch.from_numpy(np.stack(list(crops))).permute(0, 3, 1, 2), generator)
+
+    def plain(self, indices: Tensor, variant: Variant = "none") -> Tensor:
+        crops = self.pool.map(self._centre_crop, indices.tolist())
+        return self.finish.vary(torch.from_numpy(np.stack(list(crops))).permute(0, 3, 1, 2), variant)
+
+    def _random_crop(self, index: int, draws: np.ndarray) -> np.ndarray:
+        image = read_image(self.paths[index])
+        box = random_resized_box(*image.size, draws)
+        return np.asarray(image.resize((self.size, self.size), Image.Resampling.BILINEAR, box=box))
+
+    def _centre_crop(self, index: int) -> np.ndarray:
+        image = read_image(self.paths[index])
+        short = round(self.size * 256 / 224)
+        width, height = image.size
+        if width <= height:
+            image = image.resize((short, int(short * height / width)), Image.Resampling.BILINEAR)
+        else:
+            image = image.resize((int(short * width / height), short), Image.Resampling.BILINEAR)
+        left, top = round((image.width - self.size) / 2), round((image.height - self.size) / 2)
+        return np.asarray(image.crop((left, top, left + self.size, top + self.size)))
+
+
+def random_resized_box(width: int, height: int, draws: np.ndarray) -> tuple[int, int, int, int]:
+    """A box of 8 to 100 % of the area and a ratio of 3/4 to 4/3, from rows of four uniform numbers; the first row
+    that fits decides, and if none does, the largest central box of an allowed ratio."""
+    for area_draw, ratio_draw, left_draw, top_draw in draws:
+        area = width * height * (0.08 + 0.92 * area_draw)
+        ratio = math.exp(math.log(3 / 4) + math.log(16 / 9) * ratio_draw)
+        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < w <= width and 0 < h <= height:
+            left, top = int(left_draw * (width - w + 1)), int(top_draw * (height - h + 1))
+            return left, top, left + w, top + h
+    ratio = min(max(width / height, 3 / 4), 4 / 3)
+    w, h = min(width, round(height * ratio)), min(height, round(width / ratio))
+    left, top = (width - w) // 2, (height - h) // 2
+    return left, top, left + w, top + h

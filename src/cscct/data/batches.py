@@ -1,0 +1,81 @@
+"""Batches: new data and exemplars joined, shuffled, augmented; and plain ones for measuring."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..seeding import generator
+from ..structs import Batch
+from .augment import Variant, View
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The training samples of a stage: dataset indices, labels as positions in the class order, and what is new."""
+
+    indices: Tensor
+    labels: Tensor
+    is_new: Tensor
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+def join(new: Sequence[tuple[int, Sequence[int]]], memory: Sequence[tuple[int, Sequence[int]]]) -> Pool:
+    """Two lists of (label, dataset indices) into one pool."""
+    indices, labels, is_new = [], [], []
+    for fresh, classes in ((True, new), (False, memory)):
+        for label, members in classes:
+            indices.append(np.asarray(members, dtype=np.int64))
+            labels.append(np.full(len(members), label, dtype=np.int64))
+            is_new.append(np.full(len(members), fresh))
+    parts = (torch.from_numpy(np.concatenate(part)) for part in (indices, labels, is_new))
+    return Pool(*parts)
+
+
+def training_batches(
+    view: View, pool: Pool, batch_size: int, seed: int, key: tuple[str | int, ...], device: torch.device
+) -> Iterator[Batch]:
+    """One epoch: every sample once, in an order drawn from the key; the last batch may be small and is kept."""
+    order = torch.randperm(len(pool), generator=generator(seed, *key, "shuffle"))
+
+    def make(step: int) -> Batch:
+        chosen = order[step * batch_size : (step + 1) * batch_size]
+        images = view.train(pool.indices[chosen], generator(seed, *key, "augment", step))
+        return Batch(images.to(device), pool.labels[chosen].to(device), pool.is_new[chosen].to(device))
+
+    yield from ahead(make, -(-len(pool) // batch_size))
+
+
+def plain_batches(
+    view: View, indices: Tensor, batch_size: int, device: torch.device, variant: Variant = "none"
+) -> Iterator[Tensor]:
+    """Test-transformed images in order."""
+    chunks = indices.split(batch_size)
+    yield from ahead(lambda step: view.plain(chunks[step], variant).to(device), len(chunks))
+
+
+def ahead(make: Callable[[int], T], count: int, depth: int = 2) -> Iterator[T]:
+    """make(0), make(1), ... with up to `depth` of them prepared in the background."""
+    with ThreadPoolExecutor(1) as worker:
+        waiting: deque[Future[T]] = deque()
+        try:
+            for step in range(count):
+                waiting.append(worker.submit(make, step))
+                if len(waiting) > depth:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()

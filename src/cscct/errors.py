@@ -1,0 +1,12 @@
+"""The two ways a command can end badly, each with its exit code.
+
+Every message is a sentence for the person at the terminal: what is wrong, and what to do about it.
+"""
+
+
+class UserError(Exception):
+    """The request cannot be carried out as given: exit 2, nothing written."""
+
+
+class RunFailed(Exception):
+    """The request was right but the work could not go on: exit 1, what was finished stays."""

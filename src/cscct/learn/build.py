@@ -1,0 +1,125 @@
+"""From settings to working parts. Settings stop here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from ..config import Settings
+from ..data import Dataset, Stream, class_order, make_stream, split_tasks
+from ..data.sources import LoadRequest, load
+from ..errors import UserError
+from ..memory import Memory
+from ..nets import build_network
+from ..seeding import generator
+from .learner import Learner, Recipe
+
+Warn = Callable[[str], None]
+
+
+def load_dataset(settings: Settings, data_dir: Path | None, warn: Warn) -> Dataset:
+    request = LoadRequest(
+        data_dir=data_dir,
+        skip_bad_images=settings.data.skip_bad_images,
+        test_fraction=settings.data.test_fraction,
+        seed=settings.seed,
+        warn=warn,
+    )
+    return load(settings.dataset, request)
+
+
+def complete(settings: Settings, dataset: Dataset) -> Settings:
+    """Fill in what depends on the data or the machine, so that the recorded config leaves nothing open."""
+    classes = len(_order(settings, dataset))
+    base = settings.protocol.base or (classes + 1) // 2
+    step = settings.protocol.step or max(1, (classes - base + 4) // 5)
+    return settings.model_copy(
+        update={
+            "protocol": replace(settings.protocol, base=base, step=step),
+            "runtime": replace(
+                settings.runtime, device=_device(settings.runtime.device), threads=_threads(settings.runtime.threads)
+            ),
+        }
+    )
+
+
+def build_stream(settings: Settings, dataset: Dataset, warn: Warn) -> Stream:
+    """The tasks of a run. Needs complete settings."""
+    order, protocol, data = _order(settings, dataset), settings.protocol, settings.data
+    if protocol.base is None or protocol.step is None:
+        raise ValueError("the protocol is still open: complete the settings first.")
+    tasks = split_tasks(len(order), protocol.base, protocol.step)
+    if len(tasks) > 1 and tasks[-1].n_new < protocol.step:
+        warn(f"The last task has {tasks[-1].n_new} classes instead of {protocol.step}: the classes do not divide evenly.")
+    if len(data.transform.mean) not in (1, dataset.channels):
+        raise UserError(
+            f"data.transform.mean and std have {len(data.transform.mean)} values; {dataset.name} has "
+            f"{dataset.channels} channel{'s' if dataset.channels > 1 else ''}."
+        )
+    if settings.predict.nme_aug == "bgr" and dataset.channels != 3:
+        raise UserError(f"predict.nme_aug bgr reverses colour channels, and {dataset.name} has none: use none or hflip.")
+    stream = make_stream(
+        dataset,
+        order,
+        tasks,
+        data.transform,
+        train_per_class=data.train_per_class,
+        test_per_class=data.test_per_class,
+        workers=settings.runtime.workers,
+    )
+    quota, smallest = settings.memory.quota(len(order)), min(len(members) for members in stream.train)
+    if quota > smallest:
+        warn(f"The memory holds {quota} exemplars a class, but a class has only {smallest} images: all of them are kept.")
+    return stream
+
+
+def build_learner(settings: Settings, dataset: Dataset, stream: Stream) -> Learner:
+    torch.set_num_threads(_threads(settings.runtime.threads))
+    spec = settings.network
+    network = build_network(
+        spec.backbone,
+        spec.depth,
+        dataset.channels,
+        spec.head,
+        spec.rows_per_class,
+        generator(settings.seed, "network"),
+        relu_head=spec.relu_head,
+    )
+    recipe = Recipe(
+        terms=settings.terms,
+        network=spec,
+        train=settings.train,
+        finetune=settings.finetune,
+        predict=settings.predict,
+        seed=settings.seed,
+        eval_batch_size=settings.runtime.eval_batch_size,
+    )
+    device = torch.device(_device(settings.runtime.device))
+    return Learner(network, Memory(settings.memory), recipe, stream, device)
+
+
+def _order(settings: Settings, dataset: Dataset) -> list[int]:
+    wanted = settings.data.order
+    order = class_order(settings.seed if wanted == "seed" else wanted, len(dataset.class_names))
+    if settings.data.classes and settings.data.classes > len(order):
+        raise UserError(f"data.classes is {settings.data.classes}, but only {len(order)} classes are to be had.")
+    return order[: settings.data.classes]
+
+
+def _device(wanted: str) -> str:
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if wanted == "auto":
+        return next(name for name in ("cuda", "mps", "cpu") if there[name])
+    if not there[wanted]:
+        raise UserError(f"There is no {wanted} device on this machine; use --device auto or cpu.")
+    return wanted
+
+
+def _threads(wanted: int) -> int:
+    if wanted:
+        return wanted
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

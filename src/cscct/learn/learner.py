@@ -1,0 +1,134 @@
+"""The order of events in a task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..data import Stream
+from ..data.batches import Pool, join, training_batches
+from ..losses import Term, WeightedSum
+from ..memory import Memory
+from ..nets import Network, imprint_kmeans, imprint_mean
+from ..recipe import Finetune, NetworkSpec, PredictSpec, Stage
+from ..seeding import derive, generator
+from ..structs import Batch, Task
+from .loop import Listener, Work, run_stage
+from .predict import Reader, matrix_row
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to learn a task, in plain values."""
+
+    terms: tuple[Term, ...]
+    network: NetworkSpec
+    train: Stage
+    finetune: Finetune | None
+    predict: PredictSpec
+    seed: int
+    eval_batch_size: int
+
+
+class Learner:
+    """A network, its memory and its teacher, taken through the tasks of a stream one by one."""
+
+    def __init__(self, network: Network, memory: Memory, recipe: Recipe, stream: Stream, device: torch.device):
+        self.network = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.memory, self.recipe, self.stream, self.device = memory, recipe, stream, device
+        self.reader = Reader(self.network, recipe.eval_batch_size, device)
+        self.means = torch.empty(0)
+
+    def learn(self, task: Task, listener: Listener, ready: Mapping[str, Tensor] | None = None) -> None:
+        """Learn the classes of a task. `ready`: weights that this very training would give, from an earlier run."""
+        teacher = None if task.is_first else self.network.frozen_copy()
+        self.network.head.grow(self._first_rows(task))
+        if ready is None:
+            self._train(task, teacher, listener)
+        else:
+            self.network.load_state_dict(dict(ready))
+        self._herd(task)
+        if self.recipe.finetune is not None and not task.is_first:
+            self._finetune(task, teacher, self.recipe.finetune, listener)
+            self._herd(task)
+        self.means = self.reader.class_means(
+            self.stream.train_view, self.memory.exemplars, self.recipe.predict.nme_aug
+        )
+
+    def planned_images(self, task: Task) -> int:
+        """Training images over all epochs of a task: what progress is measured against."""
+        quota = self.memory.quota(task.n_old) if task.n_old else 0
+        new = sum(len(self.stream.train[label]) for label in task.classes)
+        images = (new + quota * task.n_old) * self.recipe.train.epochs
+        if self.recipe.finetune is not None and not task.is_first:
+            images += self.memory.quota(task.n_seen) * task.n_seen * self.recipe.finetune.epochs
+        return images
+
+    def evaluate(self, task: Task) -> dict[str, list[float]]:
+        """One row of the accuracy matrix for each predictor."""
+        indices, labels = self.stream.seen_test(task.n_seen)
+        confusion = self.reader.confusion(self.stream.test_view, indices, labels, self.means)
+        return {name: matrix_row(counts, self.stream.tasks[: task.index + 1]) for name, counts in confusion.items()}
+
+    def _first_rows(self, task: Task) -> Tensor:
+        head, spec = self.network.head, self.recipe.network
+        if task.is_first or spec.imprint == "none":
+            return head.fresh_rows(task.n_new, generator(self.recipe.seed, task.index, "head"))
+        features = self._class_features(task)
+        if spec.imprint == "mean":
+            return imprint_mean(features, head.weight.detach().cpu())
+        seed = derive(self.recipe.seed, task.index, "kmeans") % 2**32
+        return imprint_kmeans(features, head.weight.detach().cpu(), head.rows_per_class, seed)
+
+    def _class_features(self, task: Task) -> tuple[Tensor, ...]:
+        """Features of all training images of the new classes, a matrix for each, in one pass."""
+        members = [self.stream.train[label] for label in task.classes]
+        indices = torch.tensor([index for one in members for index in one])
+        return self.reader.features(self.stream.train_view, indices).split([len(one) for one in members])
+
+    def _train(self, task: Task, teacher: Network | None, listener: Listener) -> None:
+        self.network.requires_grad_(True)
+        head = self.network.head.trainable(old=not self.recipe.network.freeze_old, scale=True)
+        pool = join([(label, self.stream.train[label]) for label in task.classes], list(self.memory.exemplars.items()))
+        work = Work(
+            name="train",
+            task=task,
+            network=self.network,
+            teacher=teacher,
+            loss=WeightedSum(self.recipe.terms, task),
+            parameters=[*self.network.backbone.parameters(), *head],
+            batches=lambda epoch: self._batches(pool, self.recipe.train, task, "train", epoch),
+            train_mode=True,
+        )
+        run_stage(work, self.recipe.train, listener)
+
+    def _finetune(self, task: Task, teacher: Network | None, stage: Finetune, listener: Listener) -> None:
+        self.network.requires_grad_(False)
+        exemplars = list(self.memory.exemplars.items())
+        pool = join(exemplars[task.n_old :], exemplars[: task.n_old])
+        work = Work(
+            name="finetune",
+            task=task,
+            network=self.network,
+            teacher=teacher,
+            loss=WeightedSum(self.recipe.terms, task, head_only=True),
+            parameters=self.network.head.trainable(old=True, scale=False),
+            batches=lambda epoch: self._batches(pool, stage, task, "finetune", epoch),
+            train_mode=stage.batch_norm == "drift",
+        )
+        run_stage(work, stage, listener)
+
+    def _batches(self, pool: Pool, stage: Stage, task: Task, name: str, epoch: int) -> Iterator[Batch]:
+        key = (task.index, name, epoch)
+        return training_batches(
+            self.stream.train_view, pool, stage.batch_size, self.recipe.seed, key, self.device
+        )
+
+    def _herd(self, task: Task) -> None:
+        """Shrink what is kept of old classes, choose exemplars of the new ones with the network as it is."""
+        self.memory.shrink(task.n_seen)
+        for label, features in zip(task.classes, self._class_features(task), strict=True):
+            self.memory.keep(label, list(self.stream.train[label]), features, task.n_seen)

@@ -1,0 +1,62 @@
+"""What a trained network says: features, class means, and accuracies of both predictors in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from ..data.augment import Variant, View
+from ..data.batches import plain_batches
+from ..memory import class_mean, nearest_mean
+from ..nets import Network
+from ..structs import Task
+
+HEADLINES = ("classifier", "nme")
+
+
+class Reader:
+    """Runs a network over test-transformed images, in large batches and without gradients."""
+
+    def __init__(self, network: Network, batch_size: int, device: torch.device):
+        self.network, self.batch_size, self.device = network, batch_size, device
+
+    @torch.no_grad()
+    def features(self, view: View, indices: Tensor, variant: Variant = "none") -> Tensor:
+        self.network.eval()
+        batches = plain_batches(view, indices, self.batch_size, self.device, variant)
+        return torch.cat([self.network(images).features.cpu() for images in batches])
+
+    def class_means(self, view: View, exemplars: Mapping[int, list[int]], variant: Variant) -> Tensor:
+        """(classes, d), one row for each class in the order of their labels."""
+        labels = sorted(exemplars)
+        sizes = [len(exemplars[label]) for label in labels]
+        indices = torch.tensor([index for label in labels for index in exemplars[label]])
+        plain = self.features(view, indices).split(sizes)
+        varied = self.features(view, indices, variant).split(sizes) if variant != "none" else [None] * len(labels)
+        return torch.stack([class_mean(one, other) for one, other in zip(plain, varied, strict=True)])
+
+    @torch.no_grad()
+    def confusion(self, view: View, indices: Tensor, labels: Tensor, means: Tensor) -> dict[str, Tensor]:
+        """(true class, predicted class) counts of both predictors, from one pass over the images."""
+        self.network.eval()
+        classes = len(means)
+        counts = {name: torch.zeros(classes * classes, dtype=torch.int64) for name in HEADLINES}
+        batches = plain_batches(view, indices, self.batch_size, self.device)
+        for images, truth in zip(batches, labels.split(self.batch_size), strict=True):
+            output = self.network(images)
+            guesses = (output.scores.argmax(dim=1).cpu(), nearest_mean(output.features.cpu(), means))
+            for name, guess in zip(HEADLINES, guesses, strict=True):
+                counts[name] += torch.bincount(truth * classes + guess, minlength=classes * classes)
+        return {name: flat.view(classes, classes) for name, flat in counts.items()}
+
+
+def matrix_row(confusion: Tensor, tasks: tuple[Task, ...]) -> list[float]:
+    """Accuracy in percent on each task learned so far."""
+    right, all_ = confusion.diagonal(), confusion.sum(dim=1)
+    row = []
+    for task in tasks:
+        members = slice(task.n_old, task.n_seen)
+        row.append(100 * int(right[members].sum()) / int(all_[members].sum()))
+    return row

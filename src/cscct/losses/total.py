@@ -1,0 +1,32 @@
+"""The named weighted sum: one scalar to descend, and its parts for the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..structs import Step, Task
+from .terms import Term
+
+
+class WeightedSum:
+    """Sum of the terms that are active in a task, each times its weight there. Nothing is clamped.
+
+    head_only: for a stage that trains the classifier alone; terms that depend on features only are left out.
+    """
+
+    def __init__(self, terms: Sequence[Term], task: Task, *, head_only: bool = False):
+        weighted = [(term, term.weight_for(task)) for term in terms]
+        self.terms = [
+            (term, weight)
+            for term, weight in weighted
+            if weight != 0 and (term.first_task or not task.is_first) and (term.trains_head or not head_only)
+        ]
+        self.needs_teacher = not task.is_first and any(term.reads_teacher for term, _ in self.terms)
+
+    def __call__(self, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+        """The total and the weighted parts, which add up to it."""
+        parts = {term.name: weight * term.value(step) for term, weight in self.terms}
+        return torch.stack(list(parts.values())).sum(), parts

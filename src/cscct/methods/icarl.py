@@ -1,0 +1,31 @@
+"""iCaRL (Rebuffi et al., CVPR 2017) twice.
+
+`icarl` is the variant in the released CSCCT code, which the paper's numbers come from: LUCIR's network and head, with
+distillation of the old logits. `icarl-bce` is the original loss, as PODNet's code has it.
+"""
+
+from .base import Method, register
+
+ICARL = register(
+    Method(
+        name="icarl",
+        summary="cosine classifier trained with logit distillation, nearest mean of exemplars",
+        settings={
+            "network": {"head": "cosine", "imprint": "mean", "freeze_old": True},
+            "loss": {"cross_entropy": {}, "logit_distillation": {"weight": 1.0, "temperature": 2.0}},
+            "predict": {"headline": "nme"},
+        },
+    )
+)
+
+ICARL_BCE = register(
+    Method(
+        name="icarl-bce",
+        summary="the original iCaRL: linear classifier, binary cross-entropy with the teacher's sigmoids",
+        settings={
+            "network": {"head": "linear", "relu_head": True, "imprint": "none", "freeze_old": False},
+            "loss": {"bce_distillation": {}},
+            "predict": {"headline": "nme"},
+        },
+    )
+)

@@ -1,0 +1,45 @@
+"""Backbone and head in one: images in, `Output` out."""
+
+from __future__ import annotations
+
+import copy
+
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+
+from ..structs import Output
+from .heads import HEADS, Head
+from .resnet import BACKBONES, ResNet, pool
+
+
+class Network(nn.Module):
+    """`relu_head`: the head reads the feature with its last ReLU, as the original iCaRL does. Herding, class means
+    and the feature losses read the signed one in any case."""
+
+    def __init__(self, backbone: ResNet, head: Head, *, relu_head: bool = False):
+        super().__init__()
+        self.backbone, self.head, self.relu_head = backbone, head, relu_head
+
+    def forward(self, images: Tensor) -> Output:
+        maps = self.backbone(images)
+        features = pool(maps[-1])
+        scores = self.head(pool(F.relu(maps[-1])) if self.relu_head else features)
+        return Output(maps, features, scores, self.head.scale)
+
+    def frozen_copy(self) -> Network:
+        """The teacher: the same network, in evaluation mode, without gradients."""
+        return copy.deepcopy(self).eval().requires_grad_(False)
+
+
+def build_network(
+    backbone: str,
+    depth: int,
+    channels: int,
+    head: str,
+    rows_per_class: int,
+    generator: Generator,
+    *,
+    relu_head: bool = False,
+) -> Network:
+    body = BACKBONES[backbone](channels, depth, generator)
+    return Network(body, HEADS[head](body.features, rows_per_class), relu_head=relu_head)

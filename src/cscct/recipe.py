@@ -1,0 +1,115 @@
+"""The plain values that describe a way of learning. The settings validate them; the parts take them as they are.
+
+Ranges stand in the annotations, so that a wrong value is refused where it enters and nowhere checked twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+Count = Annotated[int, Field(ge=0)]
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+Triple = Annotated[tuple[float, ...], Field(min_length=1, max_length=3)]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Base of all settings sections: unknown keys, wrong types, NaN and infinity are refused."""
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
+
+
+@dataclass(frozen=True)
+class Schedule(Spec):
+    """The learning rate of each epoch. Epochs count from 0.
+
+    `offset` shifts the clock: the released CSCCT code steps its scheduler before the epoch (offset 1, so that a
+    milestone of 80 acts from epoch 79), PODNet's uses the rate of the epoch before (offset −1).
+    """
+
+    kind: Literal["constant", "multistep", "cosine"] = "constant"
+    milestones: tuple[PositiveInt, ...] = ()
+    factor: PositiveFloat = 0.1
+    offset: int = 0
+
+    def rate(self, lr: float, epoch: int, epochs: int) -> float:
+        clock = max(0, epoch + self.offset)
+        if self.kind == "multistep":
+            return lr * self.factor ** sum(clock >= milestone for milestone in self.milestones)
+        if self.kind == "cosine":
+            return lr * (1 + math.cos(math.pi * clock / epochs)) / 2
+        return lr
+
+
+@dataclass(frozen=True)
+class Stage(Spec):
+    """One stretch of SGD with an optimiser of its own."""
+
+    epochs: PositiveInt
+    batch_size: PositiveInt = 128
+    lr: PositiveFloat = 0.1
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    weight_decay: NonNegativeFloat = 5e-4
+    schedule: Schedule = field(default_factory=Schedule)
+    clamp_gradients: PositiveFloat | None = None  # elementwise, to ± this
+
+
+@dataclass(frozen=True)
+class Finetune(Stage):
+    """The balanced stage after a task (not the first): exemplars of all classes, classifier weights only, old rows
+    included; the scale and the backbone keep their values."""
+
+    batch_norm: Literal["drift", "frozen"] = "drift"  # whether the running statistics follow the exemplars
+
+
+@dataclass(frozen=True)
+class NetworkSpec(Spec):
+    backbone: str = "lucir-resnet"
+    depth: PositiveInt = 32
+    head: Literal["linear", "cosine", "proxies"] = "cosine"
+    rows_per_class: PositiveInt = 1
+    relu_head: bool = False  # the head reads the feature with its last ReLU (the original iCaRL)
+    imprint: Literal["none", "mean", "kmeans"] = "mean"  # how rows of new classes start, from the second task on
+    freeze_old: bool = True  # rows of old classes keep their bits while new classes are learned
+
+
+@dataclass(frozen=True)
+class MemorySpec(Spec):
+    """Fixed per class (memory grows), or a fixed total shared by the classes seen (exemplars shrink)."""
+
+    policy: Literal["per_class", "total"] = "per_class"
+    per_class: PositiveInt = 20
+    total: PositiveInt = 2000
+    rounding: Literal["floor", "ceil"] = "floor"  # of total / classes seen; the released code uses ceil
+    herding: Literal["official", "icarl"] = "official"
+
+    def quota(self, classes_seen: int) -> int:
+        """Exemplars a class may keep. A total smaller than the number of classes still leaves one each."""
+        if self.policy == "per_class":
+            return self.per_class
+        share = self.total / classes_seen
+        return max(1, math.ceil(share) if self.rounding == "ceil" else math.floor(share))
+
+
+@dataclass(frozen=True)
+class TransformSpec(Spec):
+    """How pixels become inputs. In-memory images are cropped from a zero-padded copy; files get a random resized
+    crop of `size` pixels in training and resize + centre crop in testing."""
+
+    size: PositiveInt | None = None  # None: as stored, for in-memory sets
+    padding: Count = 4
+    flip: bool = True
+    brightness: Annotated[float, Field(ge=0, le=1)] = 0.0
+    mean: Triple = (0.5,)
+    std: Annotated[tuple[PositiveFloat, ...], Field(min_length=1, max_length=3)] = (0.5,)
+
+
+@dataclass(frozen=True)
+class PredictSpec(Spec):
+    headline: Literal["classifier", "nme"] = "classifier"  # which of the two predictions the method stands for
+    nme_aug: Literal["hflip", "bgr", "none"] = "hflip"  # second view of the exemplars in the class means

@@ -1,0 +1,120 @@
+"""Run folders: what is in them, and how it gets there whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from ..config import Settings, parse_yaml
+from ..errors import UserError
+
+CONFIG, RESULT, METRICS, MODEL = "config.yaml", "result.json", "metrics.jsonl", "model.safetensors"
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """The file is either the old one or the new one, never half of it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+class RunFolder:
+    def __init__(self, path: Path):
+        self.path = path
+
+    def state(self, settings: Settings) -> str:
+        """`free`, or, where this very run is there already, `finished` or `unfinished`; another run is an error."""
+        if self.path.exists() and not self.path.is_dir():
+            raise UserError(f"{self.path} is a file; the output must be a folder of its own.")
+        if not self.path.exists() or not any(self.path.iterdir()):
+            return "free"
+        config = self.path / CONFIG
+        if not config.is_file():
+            raise UserError(f"The folder {self.path} holds other files; choose another with --out.")
+        if parse_yaml(config.read_text(), str(config)) != settings.dump():
+            raise UserError(
+                f"The folder {self.path} already holds another run; choose another with --out, or delete it."
+            )
+        return "finished" if self.result().get("status") == "finished" else "unfinished"
+
+    def create(self, settings: Settings) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        for name in (METRICS, MODEL, RESULT):
+            (self.path / name).unlink(missing_ok=True)
+        write_atomically(self.path / CONFIG, yaml.safe_dump(settings.dump(), sort_keys=False, allow_unicode=True))
+
+    def write_result(self, result: Mapping[str, Any]) -> None:
+        write_atomically(self.path / RESULT, json.dumps(result, indent=1) + "\n")
+
+    def result(self) -> dict[str, Any]:
+        path = self.path / RESULT
+        if not path.is_file():
+            return {}
+        loaded: dict[str, Any] = json.loads(path.read_text())
+        return loaded
+
+    def append_metrics(self, record: Mapping[str, Any]) -> None:
+        with (self.path / METRICS).open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def save_model(self, tensors: Mapping[str, Tensor]) -> None:
+        save_tensors(self.path / MODEL, tensors)
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, temporary)
+    temporary.replace(path)
+
+
+def weights_sha256(tensors: Mapping[str, Tensor]) -> str:
+    """A fingerprint of names, shapes and bits."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()
+
+
+class FirstTasks:
+    """Networks after their first task, by what determines them: runs that share it train it once."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def get(self, fingerprint: str) -> dict[str, Tensor] | None:
+        path = self.folder / f"{fingerprint}.safetensors"
+        return load_file(path) if path.is_file() else None
+
+    def put(self, fingerprint: str, tensors: Mapping[str, Tensor]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        save_tensors(self.folder / f"{fingerprint}.safetensors", tensors)
+
+
+def first_task_fingerprint(settings: Settings) -> str:
+    """A hash of everything that the first task's training depends on, and of nothing else."""
+    dump, network = settings.dump(), settings.network
+    parts = {
+        "version": dump["cscct_version"],
+        "dataset": settings.dataset,
+        "seed": settings.seed,
+        "base": settings.protocol.base,
+        "data": dump["data"],
+        "network": [network.backbone, network.depth, network.head, network.rows_per_class, network.relu_head],
+        "loss": {term.name: dump["loss"][term.name] for term in settings.terms if term.first_task},
+        "train": dump["train"],
+        "device": [settings.runtime.device, settings.runtime.threads],
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
