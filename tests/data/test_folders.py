@@ -160,7 +160,8 @@ def test_bad_files_are_counted_named_and_refused(tmp_path: Path, monkeypatch: py
     assert text.endswith("; remove them or pass --skip-bad-images.")
     for name in bad:
         assert f"{name} (" in text
-    assert "truncated" in text
+    assert "a/cut.jpg (image file is truncated" in text
+    assert "a/deeper (a folder inside a class folder)" in text
     assert "whole.jpg" not in text
 
 

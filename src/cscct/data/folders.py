@@ -79,8 +79,8 @@ def load_imagenet_subset(request: LoadRequest) -> Dataset:
         raise UserError(
             f"ImageNet-Subset was not found in {places[0]} (nor in {', '.join(_SUBSET_NAMES)} there). "
             "It cannot be fetched, for its licence does not allow that: get ILSVRC 2012 from image-net.org, "
-            "lay it out as DIR/train/n01440764/*.JPEG and DIR/val/n01440764/*.JPEG, one folder per class; try "
-            "`cscct data check imagenet-subset --data-dir DIR`."
+            "lay it out as DIR/train/n01440764/*.JPEG and DIR/val/n01440764/*.JPEG, one folder per class, "
+            "and try `cscct data check imagenet-subset --data-dir DIR`."
         )
     classes = subset_wnids()
     missing = [f"{part}/{c}" for part in ("train", "val") for c in classes if not (root / part / c).is_dir()]
@@ -127,9 +127,8 @@ def _opened(path: Path) -> Image.Image:
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
-    if image.mode == "I" or image.mode.startswith(
-        "I;16"
-    ):  # 16 bits: convert() would cut all above 255 to white
+    if image.mode == "I" or image.mode.startswith("I;16"):
+        # 16 bits in grey: convert() would cut everything above 255 to white.
         return Image.fromarray((np.asarray(image).clip(0, 65535) >> 8).astype(np.uint8)).convert("RGB")
     if image.mode == "P" and "transparency" in image.info:  # straight to RGB, Pillow warns
         image = image.convert("RGBA")

@@ -26,5 +26,5 @@ def cross_space_clustering(student: Tensor, teacher: Tensor, labels: Tensor) -> 
     # Σ_j s_ij there_j needs no k × k matrix: twice the sum over one's own class, less the sum over all.
     own = here.new_zeros(len(counts), here.shape[1]).index_add_(0, group, there)
     target = 2 * own - own.sum(dim=0)  # (classes, d)
-    mean_sign = 2 * counts.square().sum() / samples**2 - 1
+    mean_sign = 2 * counts.square().sum().to(here.dtype) / samples**2 - 1
     return mean_sign - (here * target[group]).sum() / samples**2

@@ -32,7 +32,7 @@ def nca(
     if form not in ("official", "paper"):
         raise ValueError(f"form must be official or paper, not {form!r}.")
     if len(similarities) == 0 or similarities.shape[1] == 1:
-        return connected_zero(similarities)
+        return connected_zero(similarities * scale)
     values = raised(similarities)
     own = torch.zeros_like(values, dtype=torch.bool).scatter_(1, labels[:, None], True)
     if form == "paper":

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..structs import Output, Step, Task
-from .common import raised
+from .common import connected_zero, raised
 from .csc import cross_space_clustering
 from .ct import CTForm, controlled_transfer
 from .distillation import bce_distillation, logit_distillation
@@ -72,7 +72,8 @@ class CrossEntropy(Term):
     trains_head = True
 
     def value(self, step: Step) -> Tensor:
-        return F.cross_entropy(raised(step.student.logits), step.batch.labels)
+        logits, labels = raised(step.student.logits), step.batch.labels
+        return F.cross_entropy(logits, labels) if len(labels) else connected_zero(logits)
 
 
 @register

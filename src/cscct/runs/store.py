@@ -33,15 +33,21 @@ class RunFolder:
     def __init__(self, path: Path):
         self.path = path
 
-    def state(self, settings: Settings) -> str:
-        """`free`, or, where this very run is there already, `finished` or `unfinished`; another run is an error."""
+    def check_usable(self) -> bool:
+        """Whether there is a run in it; a folder of something else is refused."""
         if self.path.exists() and not self.path.is_dir():
             raise UserError(f"{self.path} is a file; the output must be a folder of its own.")
         if not self.path.exists() or not any(self.path.iterdir()):
+            return False
+        if not (self.path / CONFIG).is_file():
+            raise UserError(f"The folder {self.path} holds other files; choose another with --out.")
+        return True
+
+    def state(self, settings: Settings) -> str:
+        """`free`, or, where this very run is there already, `finished` or `unfinished`; another run is an error."""
+        if not self.check_usable():
             return "free"
         config = self.path / CONFIG
-        if not config.is_file():
-            raise UserError(f"The folder {self.path} holds other files; choose another with --out.")
         if parse_yaml(config.read_text(), str(config)) != settings.dump():
             raise UserError(
                 f"The folder {self.path} already holds another run; choose another with --out, or delete it."
@@ -94,13 +100,18 @@ class FirstTasks:
     def __init__(self, folder: Path):
         self.folder = folder
 
+    def has(self, fingerprint: str) -> bool:
+        return self._path(fingerprint).is_file()
+
     def get(self, fingerprint: str) -> dict[str, Tensor] | None:
-        path = self.folder / f"{fingerprint}.safetensors"
-        return load_file(path) if path.is_file() else None
+        return load_file(self._path(fingerprint)) if self.has(fingerprint) else None
 
     def put(self, fingerprint: str, tensors: Mapping[str, Tensor]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        save_tensors(self.folder / f"{fingerprint}.safetensors", tensors)
+        save_tensors(self._path(fingerprint), tensors)
+
+    def _path(self, fingerprint: str) -> Path:
+        return self.folder / f"{fingerprint}.safetensors"
 
 
 def first_task_fingerprint(settings: Settings) -> str:

@@ -1,0 +1,3 @@
+from cscct.cli import main
+
+main()

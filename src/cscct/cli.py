@@ -1,0 +1,425 @@
+"""The command line: parsing and printing only. Heavy imports happen inside the commands."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import __version__
+from .errors import RunFailed, UserError
+
+if TYPE_CHECKING:
+    from .config import Settings
+    from .progress import Display
+
+app = typer.Typer(
+    help="Image classifiers that learn new classes, task after task, without forgetting the old ones.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+data_app = typer.Typer(help="Datasets: which there are, where they come from, whether they are whole.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="The dataset's folder or its parent [$CSCCT_DATA].")]
+Out = Annotated[Path | None, typer.Option("--out", help="The folder for the results.")]
+Config = Annotated[Path | None, typer.Option("--config", help="Settings from a YAML file.")]
+Sets = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override one setting; repeatable.")]
+Base = Annotated[int | None, typer.Option("-B", "--base", help="Classes of the first task.")]
+StepSize = Annotated[int | None, typer.Option("-C", "--step", help="Classes of every later task.")]
+RecipeName = Annotated[str | None, typer.Option("--recipe", help="released (default) or printed.")]
+Device = Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda or mps.")]
+Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads of a run.")]
+Plugin = Annotated[list[Path], typer.Option("--plugin", help="A Python file with methods, losses or datasets.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad-images", help="Leave out files that cannot be read as images.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors and warnings.")]
+Json = Annotated[bool, typer.Option("--json", help="The answer as JSON.")]
+
+
+def version(value: bool) -> None:
+    if value:
+        print(f"cscct {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def top(
+    _: Annotated[bool, typer.Option("--version", callback=version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def run(
+    method: Annotated[str | None, typer.Argument(help="A base with +csc, +ct or +cscct: lucir+cscct.")] = None,
+    dataset: Annotated[str | None, typer.Argument(help="digits, cifar100, imagenet-subset or folder.")] = None,
+    out: Out = None,
+    data_dir: DataDir = None,
+    config: Config = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Decides everything random [1].")] = None,
+    sets: Sets = [],  # noqa: B006  (typer copies it)
+    base: Base = None,
+    step: StepSize = None,
+    recipe: RecipeName = None,
+    device: Device = None,
+    threads: Threads = None,
+    plugin: Plugin = [],  # noqa: B006
+    skip_bad_images: SkipBad = False,
+    first_tasks: Annotated[Path | None, typer.Option("--first-tasks", hidden=True)] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """One experiment: a method learns a dataset, task by task."""
+    flags = _flags(base, step, device, threads, skip_bad_images, seed)
+    settings = _settings(method, dataset, recipe, config, sets, flags, plugin)
+    from .runs.many import Datasets
+    from .runs.runner import execute
+    from .runs.store import FirstTasks, RunFolder
+
+    with _display(quiet, as_json) as display:
+        datasets = Datasets(data_dir, display.warn)
+        if out is not None:
+            RunFolder(out).check_usable()  # before the data is read
+        settings = datasets.complete(settings)
+        folder = RunFolder(out or _free_name(Path("runs"), f"{settings.method}-{settings.dataset}-seed{settings.seed}"))
+        if folder.state(settings) == "finished":
+            display.say(f"This run is finished already: {folder.path}")
+            result = folder.result()
+        else:
+            shared = FirstTasks(first_tasks) if first_tasks else None
+            result = execute(settings, datasets.of(settings), folder, display, display.warn, shared)
+    if as_json:
+        print(json.dumps(result, indent=1))
+    elif not quiet:
+        _print_result(result, folder.path)
+
+
+@app.command()
+def compare(
+    methods: Annotated[list[str], typer.Argument(help="Two or more methods; differences are paired by seed.")],
+    dataset: Annotated[str, typer.Option("--dataset", "-d", help="What to learn.")] = "digits",
+    seeds: Annotated[str, typer.Option("--seeds", help="Seeds with commas between: 1,2,3.")] = "1,2,3",
+    out: Out = None,
+    data_dir: DataDir = None,
+    config: Config = None,
+    sets: Sets = [],  # noqa: B006
+    base: Base = None,
+    step: StepSize = None,
+    recipe: RecipeName = None,
+    device: Device = None,
+    threads: Threads = None,
+    plugin: Plugin = [],  # noqa: B006
+    skip_bad_images: SkipBad = False,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Runs at a time, each in its own process.")] = 1,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Several methods on the same seeds: a table with paired differences, and a picture.
+
+    Runs in --out that are finished already are not repeated.
+    """
+    chosen = _seeds(seeds)
+    if jobs > 1 and threads is None:
+        threads = max(1, _cores() // jobs)
+    flags = _flags(base, step, device, threads, skip_bad_images, None)
+    wanted = [
+        _settings(method, dataset, recipe, config, sets, [*flags, {"seed": seed}], plugin)
+        for method in dict.fromkeys(methods)
+        for seed in chosen
+    ]
+    from .runs.many import Datasets, Job, run_here, run_in_processes
+    from .runs.store import FirstTasks, RunFolder
+
+    with _display(quiet, as_json, len(wanted)) as display:
+        folder = out or _free_name(Path("runs"), f"compare-{dataset}")
+        datasets = Datasets(data_dir, display.warn)
+        settings = [datasets.complete(one) for one in wanted]
+        plan = [Job(one, RunFolder(folder / f"{one.method}-seed{one.seed}")) for one in settings]
+        for job in plan:
+            job.folder.state(job.settings)  # a folder with another run is refused before any work
+        shared = FirstTasks(folder / "first-tasks")
+        if jobs == 1:
+            results = run_here(plan, datasets, shared, display)
+        else:
+            words = [*(["--data-dir", str(data_dir)] if data_dir else []), *_repeat("--plugin", plugin)]
+            results = run_in_processes(plan, jobs, shared, words, _Counter(display, len(plan)))
+    by_method: dict[str, list[Any]] = {}
+    for job, result in zip(plan, results, strict=True):
+        by_method.setdefault(job.settings.method, []).append(result)
+    _report_comparison(by_method, chosen, settings[0], folder, quiet, as_json)
+
+
+@app.command("list")
+def list_(plugin: Plugin = [], as_json: Json = False) -> None:  # noqa: B006
+    """Methods, losses, datasets, backbones and class orders."""
+    from .plugins import load_plugins
+
+    load_plugins(plugin)
+    from .data.sources import DATASETS
+    from .losses import TERMS
+    from .methods import EXTRAS, METHODS
+    from .nets import BACKBONES, HEADS
+
+    listing = {
+        "methods": {name: method.summary for name, method in METHODS.items()},
+        "additions": {f"+{name}": "adds " + " and ".join(terms) for name, terms in EXTRAS.items()},
+        "losses": {name: _first_line(term.function.__doc__) for name, term in TERMS.items()},
+        "datasets": {name: kind.summary for name, kind in DATASETS.items()},
+        "backbones": {name: _first_line(builder.__doc__) for name, builder in BACKBONES.items()},
+        "heads": {name: _first_line(head.__doc__) for name, head in HEADS.items()},
+        "protocols": {
+            "-B 50 -C 5": "50 classes first, then 5 at a time; any B and C up to the number of classes",
+            "-B 5 -C 5": "equal tasks",
+        },
+        "orders": {
+            "seed": "drawn from the run's seed",
+            "seed-1993": "that of iCaRL's, LUCIR's and CSCCT's code",
+            "podnet-1, podnet-2, podnet-3": "those of PODNet's code (100 classes)",
+            "natural": "the dataset's own",
+        },
+    }
+    if as_json:
+        print(json.dumps(listing, indent=1))
+        return
+    for title, entries in listing.items():
+        print(f"{title}:")
+        width = max(len(name) for name in entries)
+        for name, summary in entries.items():
+            print(f"  {name:{width}}  {summary}")
+
+
+@data_app.command("list")
+def data_list(as_json: Json = False) -> None:
+    """The datasets there are."""
+    from .data.sources import DATASETS, default_data_dir
+
+    if as_json:
+        print(json.dumps({name: {"summary": kind.summary, "fetchable": kind.fetchable} for name, kind in DATASETS.items()}, indent=1))
+        return
+    for name, kind in DATASETS.items():
+        print(f"{name:16} {kind.summary}{' (cscct data fetch ' + name + ')' if kind.fetchable else ''}")
+    print(f"Looked for in {default_data_dir()} unless --data-dir says otherwise.")
+
+
+@data_app.command("fetch")
+def data_fetch(
+    name: Annotated[str, typer.Argument(help="cifar100")], data_dir: DataDir = None, quiet: Quiet = False
+) -> None:
+    """Download a dataset, with a checksum. Nothing else in this program downloads."""
+    from .data.fetch import fetch
+
+    path = fetch(name, data_dir, progressbar=sys.stderr.isatty() and not quiet, warn=_warn)
+    if not quiet:
+        print(f"{name} is ready in {path}")
+
+
+@data_app.command("check")
+def data_check(
+    name: Annotated[str, typer.Argument(help="The dataset.")],
+    data_dir: DataDir = None,
+    skip_bad_images: SkipBad = False,
+    as_json: Json = False,
+) -> None:
+    """Read a dataset whole and say what is in it."""
+    from .data.fetch import check
+    from .data.sources import LoadRequest
+
+    request = LoadRequest(data_dir, skip_bad_images=skip_bad_images, test_fraction=0.2, seed=1, warn=_warn)
+    found = check(name, request)
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    for key, value in found.items():
+        print(f"{key.replace('_', ' '):26} {value}")
+
+
+def main() -> None:
+    """Exit 0 on success, 2 on a user's mistake, 1 when the work could not go on, 130 when stopped by hand."""
+    click_error = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+    try:
+        code = app(standalone_mode=False)
+    except UserError as error:
+        code = _fail(str(error), 2)
+    except RunFailed as error:
+        code = _fail(str(error), 1)
+    except (KeyboardInterrupt, typer.Abort):
+        code = _fail("Stopped. What was finished is in the run's folder.", 130)
+    except BrokenPipeError:  # the reader went away, as `head` does
+        sys.stderr.close()
+        code = 0
+    except click_error as error:  # a mistake in the words of the command itself
+        code = _fail(error.format_message() if hasattr(error, "format_message") else str(error), 2)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(sentence: str, code: int) -> int:
+    print(f"error: {sentence}", file=sys.stderr)
+    return code
+
+
+def _warn(sentence: str) -> None:
+    print(f"warning: {sentence}", file=sys.stderr)
+
+
+def _flags(
+    base: int | None, step: int | None, device: str | None, threads: int | None, skip_bad: bool, seed: int | None
+) -> list[dict[str, Any]]:
+    """The short flags as settings, so that one check serves for both."""
+    named = (("protocol", "base", base), ("protocol", "step", step), ("runtime", "device", device), ("runtime", "threads", threads))
+    layers: list[dict[str, Any]] = [{section: {key: value}} for section, key, value in named if value is not None]
+    if skip_bad:
+        layers.append({"data": {"skip_bad_images": True}})
+    return [*layers, {"seed": seed}] if seed is not None else layers
+
+
+def _settings(
+    method: str | None,
+    dataset: str | None,
+    recipe: str | None,
+    config: Path | None,
+    sets: list[str],
+    flags: list[dict[str, Any]],
+    plugin: list[Path],
+) -> Settings:
+    from .plugins import load_plugins
+
+    load_plugins(plugin)
+    from .config import parse_override, read_config, resolve
+
+    overrides = [*(parse_override(text) for text in sets), *flags]
+    return resolve(method, dataset, recipe=recipe, config=read_config(config) if config else None, overrides=overrides)
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        seeds = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise UserError(f"--seeds takes whole numbers with commas between, for example 1,2,3, not {text!r}.") from None
+    if len(set(seeds)) != len(seeds):
+        raise UserError(f"--seeds names a seed twice: {text}.")
+    return seeds
+
+
+def _display(quiet: bool, as_json: bool, runs: int = 1) -> Display:
+    from .progress import Display
+
+    return Display("quiet" if quiet or as_json else "live" if sys.stderr.isatty() else "plain", runs)
+
+
+class _Counter:
+    """Says of each run in another process that it has ended, and how long the rest may take."""
+
+    def __init__(self, display: Display, total: int):
+        import time
+
+        self.display, self.total, self.ended, self.now = display, total, 0, time.monotonic
+        self.started = self.now()
+
+    def __call__(self, job: Any, code: int) -> None:
+        from .progress import clock
+
+        self.ended += 1
+        left = (self.now() - self.started) / self.ended * (self.total - self.ended)
+        how = "finished" if code == 0 else "failed"
+        self.display.say(f"{self.ended}/{self.total} {job.folder.path.name} {how}, about {clock(left)} left")
+
+
+def _free_name(parent: Path, name: str) -> Path:
+    candidate, number = parent / name, 1
+    while candidate.exists():
+        number += 1
+        candidate = parent / f"{name}-{number}"
+    return candidate
+
+
+def _cores() -> int:
+    import os
+
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _repeat(flag: str, values: list[Path]) -> list[str]:
+    return [word for value in values for word in (flag, str(value))]
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().split("\n")[0]
+
+
+def _print_result(result: dict[str, Any], folder: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{result['method']} on {result['dataset']}, seed {result['seed']}", title_justify="left")
+    headline = result["headline"]
+    mark = {name: f"{name} *" if name == headline else name for name in result["summary"]}
+    table.add_column("after task")
+    table.add_column("new classes", justify="right")
+    for name in mark.values():
+        table.add_column(f"{name} (%)", justify="right")
+    for entry in result["tasks"]:
+        accuracies = (f"{entry['accuracy'][name]:.2f}" for name in mark)
+        table.add_row(str(entry["task"] + 1), str(len(entry["classes"])), *accuracies)
+    table.add_section()
+    for metric in next(iter(result["summary"].values())):
+        values = (result["summary"][name][metric] for name in mark)
+        table.add_row(metric.replace("_", " "), "", *("-" if value is None else f"{value:.2f}" for value in values))
+    console = Console(highlight=False)
+    console.print(table)
+    console.print("* the method's own prediction", markup=False)
+    print(f"Results: {folder}")
+
+
+def _report_comparison(
+    results: dict[str, list[Any]], seeds: list[int], settings: Settings, folder: Path, quiet: bool, as_json: bool
+) -> None:
+    from .runs import compare as maths
+    from .runs.figures import accuracy_curves
+    from .runs.store import write_atomically
+
+    rows = maths.compare(results)
+    answer = maths.as_json(rows, seeds, settings.dataset)
+    write_atomically(folder / "compare.json", json.dumps(answer, indent=1) + "\n")
+    write_atomically(folder / "compare.csv", maths.as_csv(rows))
+    protocol = f"B={settings.protocol.base}, C={settings.protocol.step}"
+    count = f"{len(seeds)} seed" + ("s" if len(seeds) > 1 else "")
+    accuracy_curves(results, f"{settings.dataset}, {protocol}, {count}", folder / "curves.png")
+    if as_json:
+        print(json.dumps(answer, indent=1))
+    elif not quiet:
+        _print_comparison(rows, f"{settings.dataset}, {protocol}, {count}: mean ± standard deviation, in percent")
+        print(f"Results: {folder} (compare.json, compare.csv, curves.png, a folder for each run)")
+
+
+def _print_comparison(rows: list[Any], title: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    table.add_column("method")
+    for name in ("average incremental", "last", "APT", "ACT", "forgetting"):
+        table.add_column(name, justify="right")
+    table.add_column("paired difference [95 % interval]")
+    for row in rows:
+        cells = (_spread(value) for value in row.metrics.values())
+        label = f"{row.method} (nearest mean)" if row.headline == "nme" else row.method
+        table.add_row(label, *cells, _gain(row.gain))
+    Console(highlight=False, width=None if sys.stdout.isatty() else 150).print(table)
+
+
+def _spread(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value.mean:.2f}" + ("" if value.deviation is None else f" ± {value.deviation:.2f}")
+
+
+def _gain(gain: Any) -> str:
+    if gain is None:
+        return ""
+    interval = "" if gain.low is None else f" [{gain.low:+.2f}, {gain.high:+.2f}]"
+    return f"{gain.mean:+.2f}{interval} vs {gain.against}"

@@ -1,0 +1,91 @@
+"""What people see while a run works: a live line on a terminal, plain lines elsewhere, or nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from .config import Settings
+from .structs import Task
+
+PLAIN_SECONDS = 30.0  # between two plain lines within a task
+
+
+class Display:
+    """Follows one run or several in a row. Everything goes to the error stream: results have the other to themselves."""
+
+    def __init__(self, mode: Literal["live", "plain", "quiet"], runs: int = 1):
+        self.console = Console(stderr=True, highlight=False, soft_wrap=mode == "plain")
+        self.mode, self.runs, self.run = mode, runs, 0
+        self.done = self.images = 0
+        self.started = self.last_line = time.monotonic()
+        self.live = self._live() if mode == "live" else None
+        self.bar = self.live.add_task("", total=1, status="") if self.live else None
+
+    def _live(self) -> Progress:
+        columns = (TextColumn("{task.description}"), BarColumn(bar_width=18), TextColumn("{task.fields[status]}"))
+        return Progress(*columns, console=self.console, transient=True, refresh_per_second=5)
+
+    def __enter__(self) -> Display:
+        if self.live:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.live:
+            self.live.stop()
+
+    def warn(self, sentence: str) -> None:
+        self.console.print(f"warning: {sentence}", style="yellow", markup=False)
+
+    def say(self, line: str) -> None:
+        if self.mode != "quiet":
+            self.console.print(line, markup=False)
+
+    def run_started(self, settings: Settings, tasks: tuple[Task, ...], images: int) -> None:
+        self.run += 1
+        self.tasks, self.images, self.done = tasks, images, 0
+        self.started = self.last_line = time.monotonic()
+        count = f" ({self.run} of {self.runs})" if self.runs > 1 else ""
+        self.title = f"{settings.method} on {settings.dataset}, seed {settings.seed}{count}"
+        sizes = "+".join(str(task.n_new) for task in tasks[:6]) + ("+…" if len(tasks) > 6 else "")
+        self.say(f"{self.title}: {len(tasks)} tasks of {sizes} classes")
+
+    def step(self, task: Task, stage: str, epoch: int, epochs: int, images: int, parts: dict[str, float]) -> None:
+        self.done += images
+        now = time.monotonic()
+        if self.mode == "quiet" or (self.mode == "plain" and now - self.last_line < PLAIN_SECONDS):
+            return
+        rate = self.done / max(now - self.started, 1e-9)
+        left = clock((self.images - self.done) / rate)
+        losses = " ".join(f"{name} {value:.3f}" for name, value in parts.items())
+        where = f"task {task.index + 1}/{len(self.tasks)} {stage} epoch {epoch + 1}/{epochs}"
+        status = f"{where} | {losses} | {rate:,.0f} images/s | {left} left"
+        if self.live and self.bar is not None:
+            self.live.update(self.bar, description=self.title, completed=self.done, total=self.images, status=status)
+        else:
+            self.last_line = now
+            self.say("  " + status)
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        pass
+
+    def task_finished(self, entry: Mapping[str, Any], skipped_images: int) -> None:
+        self.images -= skipped_images
+        both = ", ".join(f"{name} {value:.2f} %" for name, value in entry["accuracy"].items())
+        shared = " (training shared with an earlier run)" if skipped_images else ""
+        self.say(f"  task {entry['task'] + 1}/{len(self.tasks)}: {both}, {clock(entry['seconds'])}{shared}")
+
+    def run_finished(self, result: Mapping[str, Any], folder: Path) -> None:
+        pass
+
+
+def clock(seconds: float) -> str:
+    whole = max(0, round(seconds))
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"

@@ -1,0 +1,109 @@
+import numpy as np
+import oracles
+import pytest
+import torch
+from oracles import array, compare, tensor, vector
+from torch import Tensor
+
+from cscct.losses import cross_space_clustering as csc
+
+SHAPES = [(1, 1), (1, 3), (2, 2), (7, 5), (12, 3)]
+
+
+def random(k: int, d: int, classes: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng([k, d])
+    return rng.normal(size=(k, d)), rng.normal(size=(k, d)), rng.integers(0, classes, k)
+
+
+def tensors(k: int, d: int, classes: int = 3) -> tuple[Tensor, Tensor, Tensor]:
+    student, teacher, labels = (torch.from_numpy(one) for one in random(k, d, classes))
+    return student, teacher, labels
+
+
+def test_vectors() -> None:
+    cur, ref, y = (tensor(f"shared_inputs/{name}") for name in ("cur", "ref", "y"))
+    cur.requires_grad_()
+    value = csc(cur, ref, y)
+    value.backward()
+    assert value.item() == pytest.approx(vector("csc/value"), abs=1e-6)
+    np.testing.assert_allclose(cur.grad, array("csc/grad_cur"), atol=1e-6)
+    assert csc(cur, ref, torch.zeros_like(y)).item() == pytest.approx(vector("csc/value_all_same_class"), abs=1e-6)
+    without = cur.detach().clone()
+    without[5] = 0
+    assert csc(without, ref, y).item() == pytest.approx(vector("csc/value_zero_row"), abs=1e-6)
+    # Two samples of different classes: mean(s) = 0, so the value is the mean of −s·cos, one pair at a time.
+    pairs = array("csc/cos_cur_ref")
+    for i, j in ((0, 3), (1, 4), (2, 5)):
+        own, other = pairs[i, i] + pairs[j, j], pairs[i, j] + pairs[j, i]
+        assert csc(cur[[i, j]], ref[[i, j]], y[[i, j]]).item() == pytest.approx((other - own) / 4, abs=1e-6)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_slow_version(shape: tuple[int, int]) -> None:
+    student, teacher, labels = random(*shape)
+    compare(
+        lambda s: csc(s, torch.from_numpy(teacher), torch.from_numpy(labels)),
+        lambda s: oracles.csc(s, teacher, labels),
+        student,
+        atol=1e-7,
+    )
+
+
+def test_double_precision_is_kept() -> None:
+    student, teacher, labels = random(7, 5)
+    value = csc(torch.from_numpy(student), torch.from_numpy(teacher), torch.from_numpy(labels))
+    assert value.item() == pytest.approx(oracles.csc(student, teacher, labels), abs=1e-12)
+
+
+def test_mean_of_signs_less_mean_of_signed_cosines() -> None:
+    student, teacher, labels = tensors(9, 4)
+    sign = torch.where(labels[:, None] == labels, 1.0, -1.0).double()
+    cosines = torch.nn.functional.cosine_similarity(student[:, None], teacher[None], dim=2)
+    assert csc(student, teacher, labels).item() == pytest.approx((sign.mean() - (sign * cosines).mean()).item(), abs=1e-7)
+
+
+def test_rescaling_and_renaming_change_nothing() -> None:
+    student, teacher, labels = tensors(9, 4)
+    value = csc(student, teacher, labels).item()
+    stretch = torch.linspace(0.1, 30, 9, dtype=torch.float64)[:, None]
+    assert csc(student * stretch, teacher, labels).item() == pytest.approx(value, abs=1e-10)
+    assert csc(student, teacher * stretch, labels).item() == pytest.approx(value, abs=1e-10)
+    assert csc(student, teacher, 1000 - 7 * labels).item() == pytest.approx(value, abs=1e-10)
+    assert csc(-student, teacher, labels).item() != pytest.approx(value, abs=1e-3)
+
+
+def test_bounds() -> None:
+    """Clustered features of many classes are near −1: one's own class agrees, the others are pushed to the far side."""
+    student = torch.eye(2, dtype=torch.float64).repeat(3, 1) - 0.5
+    labels = torch.tensor([0, 1] * 3)
+    assert csc(student, student, labels).item() == pytest.approx(-1, abs=1e-7)
+    assert csc(-student, student, labels).item() == pytest.approx(1, abs=1e-7)
+
+
+def test_zero_feature_has_no_nan() -> None:
+    student, teacher, labels = tensors(4, 3)
+    student[1] = 0
+    teacher[2] = 0
+    student.requires_grad_()
+    value = csc(student, teacher, labels)
+    value.backward()
+    assert student.grad is not None
+    assert value.isfinite()
+    assert student.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("student", "teacher", "labels", "message"),
+    [
+        ((4, 3), (4, 2), (4,), r"one shape .*\(4, 3\) and \(4, 2\)"),
+        ((4, 3), (3, 3), (4,), r"\(4, 3\) and \(3, 3\)"),
+        ((4,), (4,), (4,), r"two matrices"),
+        ((4, 3), (4, 3), (3,), r"labels must hold one entry for each of the 4 samples, not \(3,\)"),
+        ((4, 3), (4, 3), (4, 1), r"labels must .*\(4, 1\)"),
+    ],
+)
+def test_wrong_shapes(
+    student: tuple[int, ...], teacher: tuple[int, ...], labels: tuple[int, ...], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        csc(torch.zeros(student), torch.zeros(teacher), torch.zeros(labels, dtype=torch.long))

@@ -1,0 +1,105 @@
+import numpy as np
+import oracles
+import pytest
+import torch
+from oracles import compare, vector
+
+from cscct.losses import pod_spatial
+
+
+def shared(name: str) -> list[torch.Tensor]:
+    return [torch.tensor(one, dtype=torch.float64) for one in vector(name)]
+
+
+def random(*shapes: tuple[int, ...]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    rng = np.random.default_rng(len(shapes))
+    return [rng.normal(size=shape) for shape in shapes], [rng.normal(size=shape) for shape in shapes]
+
+
+def tensors(*shapes: tuple[int, ...]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    student, teacher = random(*shapes)
+    return [torch.from_numpy(one) for one in student], [torch.from_numpy(one) for one in teacher]
+
+
+def test_vectors() -> None:
+    new, old = shared("podnet/new_maps"), shared("podnet/old_maps")
+    assert pod_spatial(new, old).item() == pytest.approx(vector("podnet/pod_spatial"), abs=1e-6)
+    assert pod_spatial(new[:1], old[:1]).item() == pytest.approx(vector("podnet/pod_spatial_layer1_only"), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        [(1, 1, 1, 2)],
+        [(2, 3, 4, 2)],
+        [(3, 2, 2, 3), (3, 4, 1, 2)],
+        [(2, 1, 3, 3), (2, 2, 2, 2), (2, 3, 1, 1)],
+    ],
+)
+def test_slow_version(shapes: list[tuple[int, ...]]) -> None:
+    student, teacher = random(*shapes)
+    compare(
+        lambda *maps: pod_spatial(maps, [torch.from_numpy(one) for one in teacher]),
+        lambda *maps: oracles.pod_spatial(maps, teacher),
+        *student,
+    )
+
+
+def test_identical_maps_give_zero_and_a_finite_gradient() -> None:
+    maps, _ = tensors((3, 2, 4, 4), (3, 4, 2, 2))
+    student = [one.clone().requires_grad_() for one in maps]
+    value = pod_spatial(student, maps)
+    value.backward()
+    assert value.item() == 0
+    for one in student:
+        torch.testing.assert_close(one.grad, torch.zeros_like(one))
+
+
+def test_dead_maps_give_a_finite_gradient() -> None:
+    _, teacher = tensors((3, 2, 4, 4))
+    student = torch.zeros(3, 2, 4, 4, dtype=torch.float64, requires_grad=True)
+    value = pod_spatial([student], teacher)
+    value.backward()
+    assert value.item() == pytest.approx(1)  # an empty profile against a unit one
+    assert student.grad is not None
+    assert student.grad.isfinite().all()
+
+
+def test_signs_and_scale_of_a_map_do_not_matter() -> None:
+    student, teacher = tensors((3, 2, 4, 4), (3, 4, 2, 2))
+    value = pod_spatial(student, teacher).item()
+    moved = [-3.0 * one for one in student]
+    assert pod_spatial(moved, teacher).item() == pytest.approx(value, abs=1e-12)
+    # Each layer counts once, however many values it has; the mean is over layers.
+    alone = [pod_spatial([s], [t]).item() for s, t in zip(student, teacher, strict=True)]
+    assert value == pytest.approx(sum(alone) / 2, abs=1e-12)
+
+
+def test_only_the_profiles_matter() -> None:
+    """Two maps with the same sums along both axes are the same to POD."""
+    one = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).view(1, 1, 2, 2)
+    assert pod_spatial([one], [one.flip(3)]).item() == 0
+    assert pod_spatial([one], [torch.tensor([[1.0, 1.0], [0.0, 0.0]]).view(1, 1, 2, 2)]).item() > 0.1
+
+
+def test_no_samples() -> None:
+    student = [torch.zeros(0, 2, 4, 4, requires_grad=True), torch.zeros(0, 4, 2, 2, requires_grad=True)]
+    value = pod_spatial(student, [one.detach() for one in student])
+    value.backward()
+    assert value.item() == 0
+    assert all(one.grad is not None and one.grad.shape == one.shape for one in student)
+
+
+@pytest.mark.parametrize(
+    ("student", "teacher", "message"),
+    [
+        ([], [], r"at least one: 0 and 0"),
+        ([(2, 1, 3, 3)], [], r"the same maps, at least one: 1 and 0"),
+        ([(2, 1, 3, 3)], [(2, 1, 3, 4)], r"one shape .*not \(2, 1, 3, 3\) and \(2, 1, 3, 4\)"),
+        ([(2, 9)], [(2, 9)], r"\(samples, channels, height, width\), not \(2, 9\)"),
+    ],
+)
+def test_wrong_shapes(student: list[tuple[int, ...]], teacher: list[tuple[int, ...]], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        pod_spatial([torch.zeros(one) for one in student], [torch.zeros(one) for one in teacher])
+

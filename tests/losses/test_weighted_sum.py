@@ -1,0 +1,168 @@
+import math
+
+import pytest
+import torch
+from oracles import tensor, vector
+
+from cscct.losses import TERMS, Term, WeightedSum
+from cscct.methods import METHODS
+from cscct.nets import CosineHead
+from cscct.structs import Batch, Output, Step, Task
+
+FIRST, SECOND = Task(0, 0, 3), Task(1, 3, 2)
+SHARED = Task(1, vector("shared_inputs/n_old"), vector("shared_inputs/n_new"))
+
+
+def terms_of(method: str, *more: str) -> list[Term]:
+    """The losses of a method as it is registered, and additions with their defaults."""
+    wanted = METHODS[method].settings["loss"]
+    return [TERMS[name](**options) for name, options in wanted.items()] + [TERMS[name]() for name in more]
+
+
+def maps(path: str) -> tuple[torch.Tensor, ...]:
+    return tuple(torch.tensor(one, dtype=torch.float64) for one in vector(path))
+
+
+def shared_step(task: Task = SHARED) -> Step:
+    """The agreed inputs, the student's through a real cosine head; of the teacher's head the logits are given."""
+    head = CosineHead(4).double()
+    head.grow(tensor("shared_inputs/classifier_weight"))
+    features, y = tensor("shared_inputs/cur"), tensor("shared_inputs/y")
+    sigma, one = torch.tensor([vector("shared_inputs/sigma"), 1.0], dtype=torch.float64)
+    student = Output(maps("podnet/new_maps"), features, head(features).detach(), sigma)
+    teacher = Output(maps("podnet/old_maps"), tensor("shared_inputs/ref"), tensor("shared_inputs/ref_logits"), one)
+    return Step(Batch(torch.empty(0), y, y >= SHARED.n_old), student, teacher, task)
+
+
+def test_logits_of_the_vectors() -> None:
+    student = shared_step().student
+    for given, path in (
+        (student.scores, "lucir/logits_before_scale"),
+        (student.logits, "lucir/logits"),
+        (student.logits, "icarl/logits"),
+    ):
+        torch.testing.assert_close(given, tensor(path), atol=1e-6, rtol=0)
+    assert vector("shared_inputs/ref_logits") == vector("icarl/ref_logits")
+
+
+@pytest.mark.parametrize(
+    ("method", "more", "path"),
+    [
+        ("lucir", (), "lucir/total_base"),
+        ("lucir", ("csc", "ct"), "lucir/total_cscct_official"),
+        ("icarl", ("csc", "ct"), "icarl/total_cscct_official"),
+    ],
+)
+def test_totals_of_the_vectors(method: str, more: tuple[str, ...], path: str) -> None:
+    loss = WeightedSum(terms_of(method, *more), SHARED)
+    total, parts = loss(shared_step())
+    assert total.item() == pytest.approx(vector(path), abs=1e-6)
+    assert total.item() == pytest.approx(sum(part.item() for part in parts.values()), abs=1e-12)
+    assert loss.needs_teacher
+
+
+def test_parts_of_the_vectors() -> None:
+    _, parts = WeightedSum(terms_of("lucir", "csc", "ct"), SHARED)(shared_step())
+    expected = {
+        "cross_entropy": vector("lucir/cross_entropy"),
+        "less_forget": vector("lucir/less_forget_weighted"),
+        "margin_ranking": vector("lucir/margin_ranking_K2"),
+        "csc": 3 * vector("csc/value"),
+        "ct": 1.5 * vector("ct/official"),
+    }
+    assert {name: part.item() for name, part in parts.items()} == pytest.approx(expected, abs=1e-6)
+    _, parts = WeightedSum(terms_of("icarl"), SHARED)(shared_step())
+    expected = {"cross_entropy": vector("icarl/ce"), "logit_distillation": vector("icarl/kd")}
+    assert {name: part.item() for name, part in parts.items()} == pytest.approx(expected, abs=1e-6)
+
+
+def test_growth_in_the_vectors() -> None:
+    lucir = TERMS["less_forget"](weight=vector("lucir/lambda_base"), growth="sqrt_old_over_new")
+    assert lucir.weight_for(SHARED) == pytest.approx(vector("lucir/lambda_cur"), abs=1e-6)
+
+    n_new = vector("podnet/n_new")
+    task = Task(1, vector("podnet/n_total") - n_new, n_new)
+    assert TERMS["pod_flat"](growth="sqrt_seen_over_new").weight_for(task) == pytest.approx(
+        vector("podnet/schedule"), abs=1e-6
+    )
+    pod = [term for term in terms_of("podnet") if term.name.startswith("pod_")]
+    _, parts = WeightedSum(pod, task)(shared_step(task))
+    expected = {"pod_spatial": vector("podnet/pod_spatial_weighted"), "pod_flat": vector("podnet/pod_flat_weighted")}
+    assert {name: part.item() for name, part in parts.items()} == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(TERMS))
+@pytest.mark.parametrize(
+    ("growth", "factor"),
+    [("constant", 1.0), ("sqrt_old_over_new", math.sqrt(3 / 2)), ("sqrt_seen_over_new", math.sqrt(5 / 2))],
+)
+def test_growth_of_every_term(name: str, growth: str, factor: float) -> None:
+    term = TERMS[name](weight=2.0, growth=growth)  # type: ignore[arg-type]
+    assert term.weight_for(SECOND) == pytest.approx(2 * factor)
+    plain, _ = WeightedSum([TERMS[name](weight=1.0)], SECOND)(shared_step())
+    grown, _ = WeightedSum([term], SECOND)(shared_step())
+    assert grown.item() == pytest.approx(2 * factor * plain.item(), abs=1e-12)
+
+
+def test_negative_totals_are_not_clamped() -> None:
+    total, parts = WeightedSum([TERMS["csc"](weight=100.0)], SECOND)(shared_step())
+    assert total.item() == pytest.approx(100 * vector("csc/value"), abs=1e-4)
+    assert total.item() == parts["csc"].item() < 0
+
+
+def active(loss: WeightedSum) -> set[str]:
+    return {term.name for term, _ in loss.terms}
+
+
+def test_first_task_leaves_out_what_needs_a_past() -> None:
+    everything = [term() for term in TERMS.values()]
+    loss = WeightedSum(everything, FIRST)
+    assert active(loss) == {"cross_entropy", "nca", "bce_distillation"}
+    assert not loss.needs_teacher
+    total, parts = loss(shared_step(FIRST)._replace(teacher=None))
+    assert set(parts) == active(loss)
+    assert total.isfinite()
+    assert active(WeightedSum(everything, SECOND)) == set(TERMS)
+    # Old classes over new ones is zero at first: the term drops out, though it could be computed.
+    growing = TERMS["cross_entropy"](growth="sqrt_old_over_new")
+    assert active(WeightedSum([TERMS["nca"](), growing], FIRST)) == {"nca"}
+
+
+def test_head_only_leaves_out_what_depends_on_features_alone() -> None:
+    loss = WeightedSum([term() for term in TERMS.values()], SECOND, head_only=True)
+    assert active(loss) == {"cross_entropy", "nca", "logit_distillation", "bce_distillation", "margin_ranking"}
+    assert loss.needs_teacher
+    assert not WeightedSum(terms_of("podnet", "csc", "ct"), SECOND, head_only=True).needs_teacher
+
+
+@pytest.mark.parametrize("name", sorted(TERMS))
+def test_weight_zero_removes_a_term(name: str) -> None:
+    terms = [TERMS["cross_entropy"](), TERMS["nca"](), TERMS[name](weight=0.0)]
+    terms = [term for i, term in enumerate(terms) if i == 2 or term.name != name]
+    loss = WeightedSum(terms, SECOND)
+    assert name not in active(loss)
+    total, parts = loss(shared_step()._replace(teacher=None))  # which it does not need any more
+    assert name not in parts
+    assert total.item() == pytest.approx(sum(part.item() for part in parts.values()))
+    assert not loss.needs_teacher
+
+
+@pytest.mark.parametrize(
+    ("names", "needed"), [(("cross_entropy", "margin_ranking"), False), (("cross_entropy", "ct"), True), (("bce_distillation",), True)]
+)
+def test_needs_teacher(names: tuple[str, ...], needed: bool) -> None:
+    assert WeightedSum([TERMS[name]() for name in names], SECOND).needs_teacher == needed
+
+
+def test_options_reach_the_functions() -> None:
+    """A changed option changes the part."""
+    options = {
+        "nca": [{"form": "paper"}, {"form": "paper", "margin": 0.1}],
+        "logit_distillation": [{"temperature": 1.0}],
+        "margin_ranking": [{"k": 1}, {"margin": 0.9}],
+        "ct": [{"form": "batchmean"}, {"form": "paper"}, {"temperature": 1.0}],
+    }
+    step = shared_step()
+    for name, changes in options.items():
+        values = [TERMS[name](**{"weight": 1.0, **change}).value(step).item() for change in ({}, *changes)]
+        assert len({round(value, 9) for value in values}) == len(values), name

@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from oracles import array, length, tensor, units, vector
+
+from cscct.nets import imprint_kmeans, imprint_mean
+
+
+def random(*sizes: int) -> list[torch.Tensor]:
+    rng = np.random.default_rng(4)
+    return [torch.from_numpy(rng.normal(size=(size, 4)) + 1) for size in sizes]
+
+
+def as_set(rows: np.ndarray) -> list[list[float]]:
+    return sorted(np.asarray(rows).round(9).tolist())
+
+
+def test_vector_of_the_mean() -> None:
+    row = imprint_mean([tensor("lucir/imprint_input_features")], tensor("lucir/imprint_old_weight"))
+    np.testing.assert_allclose(row[0], array("lucir/imprint"), atol=1e-6)
+
+
+def test_vector_of_kmeans() -> None:
+    features, old, clusters = tensor("podnet_imprint/features"), tensor("podnet_imprint/old_proxies"), vector("podnet_imprint/k")
+    for seed in range(3):
+        rows = imprint_kmeans([features], old, clusters, seed)
+        expected = array("podnet_imprint/centres_times_mean_norm")
+        np.testing.assert_allclose(as_set(rows.numpy()), as_set(expected), atol=1e-6)
+
+
+def test_mean_of_several_classes() -> None:
+    """A row of its own for each class, in order, as long as the old rows are on average."""
+    features, (old,) = random(5, 1, 8), random(7)
+    rows = imprint_mean(features, old)
+    norm = sum(length(row) for row in old.numpy()) / 7
+    for row, one in zip(rows.numpy(), features, strict=True):
+        mean = units(one.numpy()).sum(axis=0)
+        np.testing.assert_allclose(row, mean / length(mean) * norm, atol=1e-12)
+    stretched = [one * torch.arange(1.0, len(one) + 1, dtype=torch.float64)[:, None] for one in features]
+    torch.testing.assert_close(imprint_mean(stretched, old), rows)
+
+
+def test_kmeans_of_several_classes() -> None:
+    """Class-major: the rows of a class are the centres of its own two clumps."""
+    corners = torch.eye(4, dtype=torch.float64)
+    features = [torch.cat([corners[[i]] + 0.01 * random(6)[0], corners[[j]] + 0.01 * random(5)[0]]) for i, j in ((0, 1), (2, 3))]
+    old = 3 * corners
+    rows = imprint_kmeans(features, old, 2, seed=1)
+    assert rows.shape == (4, 4)
+    for label, one in enumerate(features):
+        clumps = [F.normalize(one, dim=1)[:6].mean(dim=0), F.normalize(one, dim=1)[6:].mean(dim=0)]
+        np.testing.assert_allclose(as_set(rows[2 * label : 2 * label + 2]), as_set(3 * torch.stack(clumps)), atol=1e-8)
+    assert (rows.norm(dim=1) < 3).all()  # centres lie inside the sphere, and are not put back on it
+    assert torch.equal(rows, imprint_kmeans(features, old, 2, seed=1))
+
+
+@pytest.mark.parametrize("points", [1, 2, 3])
+def test_fewer_points_than_clusters(points: int, recwarn: pytest.WarningsRecorder) -> None:
+    features, (old,) = random(points), random(5)
+    rows = imprint_kmeans(features, old, 5, seed=1)
+    assert rows.shape == (5, 4)
+    directions = F.normalize(rows, dim=1)
+    apart = torch.cdist(directions, F.normalize(features[0], dim=1)).amin(dim=0)
+    assert (apart < 1e-6).all()  # every point has a row
+    assert (torch.cdist(directions, F.normalize(features[0], dim=1)).amin(dim=1) < 1e-6).all()
+    assert not recwarn.list
+
+
+def test_identical_points(recwarn: pytest.WarningsRecorder) -> None:
+    features = [random(1)[0].repeat(6, 1)]
+    rows = imprint_kmeans(features, torch.eye(4), 3, seed=1)
+    torch.testing.assert_close(rows.double(), F.normalize(features[0][:3], dim=1), atol=1e-6, rtol=0)
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rows_are_what_the_head_holds(dtype: torch.dtype) -> None:
+    features, old = [one.to(dtype) for one in random(6, 6)], torch.eye(4, dtype=dtype)
+    assert imprint_mean(features, old).dtype == dtype
+    assert imprint_kmeans(features, old, 2, seed=1).dtype == dtype

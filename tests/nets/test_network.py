@@ -1,0 +1,88 @@
+import pytest
+import torch
+import torch.nn.functional as F
+
+from cscct.nets import BACKBONES, HEADS, Network, build_network
+
+
+def gen(seed: int = 1) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def build(head: str = "cosine", *, rows: int = 1, relu_head: bool = False, classes: int = 3) -> Network:
+    network = build_network("lucir-resnet", 8, 1, head, rows, gen(), relu_head=relu_head)
+    network.head.grow(network.head.fresh_rows(classes, gen(2)))
+    return network
+
+
+def images(k: int = 4) -> torch.Tensor:
+    return torch.randn(k, 1, 8, 8, generator=gen(3))
+
+
+@pytest.mark.parametrize("backbone", [name for name in sorted(BACKBONES) if not name.endswith("18")])
+@pytest.mark.parametrize(("head", "rows"), [("linear", 1), ("cosine", 1), ("proxies", 4)])
+def test_output(backbone: str, head: str, rows: int) -> None:
+    network = build_network(backbone, 14, 1, head, rows, gen())
+    assert isinstance(network.head, HEADS[head])
+    network.head.grow(network.head.fresh_rows(3, gen(2)))
+    output = network(images())
+    assert len(output.maps) == (4 if backbone.startswith("podnet") else 3)
+    torch.testing.assert_close(output.features, output.maps[-1].mean(dim=(2, 3)))
+    torch.testing.assert_close(output.scores, network.head(output.features))
+    with torch.no_grad():
+        network.head.scale.fill_(4.0)
+    output = network(images())
+    torch.testing.assert_close(output.logits, 4.0 * output.scores)
+    assert output.scale is network.head.scale
+
+
+def test_relu_head_reads_the_cut_feature_and_gives_the_signed_one() -> None:
+    network, plain = build("linear", relu_head=True), build("linear")
+    output = network(images())
+    cut = F.relu(output.maps[-1]).mean(dim=(2, 3))
+    torch.testing.assert_close(output.scores, network.head(cut))
+    assert (output.maps[-1] < 0).any()
+    torch.testing.assert_close(output.features, plain(images()).features)
+    assert (output.scores - plain(images()).scores).abs().max() > 1e-3
+
+
+def test_teacher_is_a_frozen_copy() -> None:
+    network = build().train()
+    teacher = network.frozen_copy()
+    assert network.training
+    assert all(parameter.requires_grad for parameter in network.backbone.parameters())
+    assert not any(module.training for module in teacher.modules())
+    assert not any(parameter.requires_grad for parameter in teacher.parameters())
+    before = {key: value.clone() for key, value in teacher.state_dict().items()}
+    network.head.grow(network.head.fresh_rows(2, gen(5)))
+    optimiser = torch.optim.SGD(network.parameters(), lr=0.5)
+    F.cross_entropy(network(images()).logits, torch.tensor([0, 1, 2, 3])).backward()
+    optimiser.step()
+    teacher(images())
+    assert all(torch.equal(value, before[key]) for key, value in teacher.state_dict().items())
+    assert teacher(images()).scores.shape == (4, 3)
+    assert not teacher(images()).scores.requires_grad
+
+
+def test_same_seed_same_network() -> None:
+    one, other = build().state_dict(), build().state_dict()
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[key], other[key]) for key in one)
+
+
+def test_weights_can_be_stored_and_put_back() -> None:
+    source, target = build("linear"), build("linear", classes=3)
+    for network in (source, target):
+        network.head.grow(network.head.fresh_rows(2, gen(7 if network is source else 8)))
+    target.load_state_dict(source.state_dict())
+    torch.testing.assert_close(target.eval()(images()).scores, source.eval()(images()).scores)
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_memory_layout_does_not_change_the_result(channels_last: bool) -> None:
+    network = build().eval()
+    expected = network(images()).scores
+    if channels_last:
+        network = network.to(memory_format=torch.channels_last)
+    given = images().to(memory_format=torch.channels_last)
+    torch.testing.assert_close(network(given).scores, expected, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,295 @@
+"""Slow versions, in plain loops, of what the package computes: written from the formulae, to be compared with.
+
+Arrays are numpy, float64. `vector("csc/value")` reads one of the agreed values in vectors.json.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+Array = np.ndarray
+VECTORS = json.loads(Path(__file__).with_name("vectors.json").read_text())
+
+
+def is_leaf(node: Any) -> bool:
+    """A value, or a table whose keys are numbers (epochs, classes)."""
+    return not isinstance(node, dict) or all(key.isdigit() for key in node)
+
+
+def leaves(node: Any = VECTORS, path: str = "") -> Iterator[str]:
+    for key, below in node.items():
+        if is_leaf(below):
+            yield path + key
+        else:
+            yield from leaves(below, f"{path}{key}/")
+
+
+def vector(path: str) -> Any:
+    node = VECTORS
+    for key in path.split("/"):
+        node = node[key]
+    if not is_leaf(node):
+        raise KeyError(f"{path} holds several values; name one of them")
+    return node
+
+
+def array(path: str) -> Array:
+    return np.array(vector(path))
+
+
+def tensor(path: str) -> torch.Tensor:
+    return torch.from_numpy(array(path))
+
+
+# How a fast version is compared with a slow one
+
+
+def numeric_gradient(function: Callable[[], float], at: Array, step: float = 1e-6) -> Array:
+    """Central differences of a function that reads `at`."""
+    gradient = np.zeros_like(at)
+    for index in np.ndindex(at.shape):
+        kept = at[index]
+        at[index] = kept + step
+        above = function()
+        at[index] = kept - step
+        gradient[index] = (above - function()) / (2 * step)
+        at[index] = kept
+    return gradient
+
+
+def compare(fast: Callable[..., torch.Tensor], slow: Callable[..., float], *arrays: Array, atol: float = 1e-10) -> None:
+    """`fast` of tensors is `slow` of arrays, in value and in the gradient to each of them."""
+    inputs = [torch.tensor(one, requires_grad=True) for one in arrays]
+    value = fast(*inputs)
+    assert value.shape == ()
+    assert value.dtype == torch.float64
+    np.testing.assert_allclose(value.item(), slow(*arrays), rtol=0, atol=atol)
+    value.backward()
+    for given, one in zip(inputs, arrays, strict=True):
+        assert given.grad is not None
+        np.testing.assert_allclose(
+            given.grad, numeric_gradient(lambda: slow(*arrays), one), rtol=1e-5, atol=1e-8
+        )
+
+
+# Losses
+
+
+def length(a: Array) -> float:
+    return math.sqrt(sum(float(x) * float(x) for x in a))
+
+
+def dot(a: Array, b: Array) -> float:
+    return sum(float(x) * float(y) for x, y in zip(a, b, strict=True))
+
+
+def cosine(a: Array, b: Array) -> float:
+    return dot(a, b) / (max(length(a), 1e-8) * max(length(b), 1e-8))
+
+
+def cosines(a: Array, b: Array) -> Array:
+    return np.array([[cosine(x, y) for y in b] for x in a])
+
+
+def softmax(row: Array) -> Array:
+    powers = [math.exp(x - max(row)) for x in row]
+    return np.array([power / sum(powers) for power in powers])
+
+
+def divergence(p: Array, q: Array) -> float:
+    """Σ p (log p − log q) of two distributions."""
+    return sum(x * (math.log(x) - math.log(y)) for x, y in zip(p, q, strict=True))
+
+
+def csc(student: Array, teacher: Array, labels: Array) -> float:
+    k = len(student)
+    total = 0.0
+    for i in range(k):
+        for j in range(k):
+            sign = 1 if labels[i] == labels[j] else -1
+            total += sign * (1 - cosine(student[i], teacher[j]))
+    return total / k**2
+
+
+def ct_shares(features: Array, is_new: Array, temperature: float, *, literal: bool = False) -> Array:
+    """A row for each new sample: how it shares its similarity among the old ones."""
+    rows = []
+    for new in features[is_new]:
+        z = np.array([cosine(new, old) for old in features[~is_new]]) / temperature
+        rows.append(z / sum(z) if literal else softmax(z))
+    return np.array(rows)
+
+
+def ct(student: Array, teacher: Array, is_new: Array, temperature: float = 2.0, form: str = "official") -> float:
+    p, q = int(sum(is_new)), int(sum(~is_new))
+    if p == 0 or q == 0:
+        return 0.0
+    here = ct_shares(student, is_new, temperature, literal=form == "literal")
+    there = ct_shares(teacher, is_new, temperature, literal=form == "literal")
+    if form in ("paper", "literal"):
+        return sum(divergence(s, t) for s, t in zip(here, there, strict=True)) / p
+    total = sum(divergence(t, s) for s, t in zip(here, there, strict=True)) * temperature**2
+    return total / (p * q) if form == "official" else total / p
+
+
+def less_forget(student: Array, teacher: Array) -> float:
+    return sum(1 - cosine(s, t) for s, t in zip(student, teacher, strict=True)) / len(student)
+
+
+def margin_ranking(scores: Array, labels: Array, n_old: int, k: int = 2, margin: float = 0.5) -> float:
+    values = []
+    for row, label in zip(scores, labels, strict=True):
+        if label < n_old:
+            hardest = sorted(row[n_old:], reverse=True)[:k]
+            values += [max(0.0, margin - (row[label] - other)) for other in hardest]
+    return sum(values) / len(values) if values else 0.0
+
+
+def cross_entropy(logits: Array, labels: Array) -> float:
+    return -sum(math.log(softmax(row)[y]) for row, y in zip(logits, labels, strict=True)) / len(logits)
+
+
+def logit_distillation(logits: Array, teacher: Array, temperature: float = 2.0) -> float:
+    n_old = teacher.shape[1]
+    return sum(
+        divergence(softmax(t / temperature), softmax(s[:n_old] / temperature))
+        for s, t in zip(logits, teacher, strict=True)
+    ) / len(logits)
+
+
+def bce_distillation(logits: Array, teacher: Array | None, labels: Array) -> float:
+    total = 0.0
+    for i, row in enumerate(logits):
+        for j, logit in enumerate(row):
+            target = float(labels[i] == j)
+            if teacher is not None and j < teacher.shape[1]:
+                target = 1 / (1 + math.exp(-teacher[i, j]))
+            guess = 1 / (1 + math.exp(-logit))
+            total -= target * math.log(guess) + (1 - target) * math.log(1 - guess)
+    return total / logits.size
+
+
+def pod_profile(one: Array) -> Array:
+    """One map (c, h, w): the squares summed along the width, then along the height, as a unit vector."""
+    channels, height, width = one.shape
+    rows = [sum(one[c, i, j] ** 2 for j in range(width)) for c in range(channels) for i in range(height)]
+    columns = [sum(one[c, i, j] ** 2 for i in range(height)) for c in range(channels) for j in range(width)]
+    profile = np.array(rows + columns)
+    return profile / max(length(profile), 1e-12)
+
+
+def pod_spatial(student_maps: Sequence[Array], teacher_maps: Sequence[Array]) -> float:
+    layers = []
+    for student, teacher in zip(student_maps, teacher_maps, strict=True):
+        apart = [length(pod_profile(t) - pod_profile(s)) for s, t in zip(student, teacher, strict=True)]
+        layers.append(sum(apart) / len(apart))
+    return sum(layers) / len(layers)
+
+
+def nca(
+    similarities: Array, labels: Array, scale: float = 1.0, margin: float = 0.6, form: str = "official"
+) -> float:
+    total = 0.0
+    for row, label in zip(similarities, labels, strict=True):
+        others = [j for j in range(len(row)) if j != label]
+        if form == "official":
+            s = [scale * (x - margin) for x in row]
+            s = [x - max(s) for x in s]
+            total += -s[label] + math.log(1 + sum(math.exp(s[j]) for j in others))
+        elif others:
+            negatives = math.log(sum(math.exp(scale * row[j]) for j in others))
+            total += max(0.0, negatives - scale * (row[label] - margin))
+    return total / len(similarities)
+
+
+# Heads, memory, metrics
+
+
+def lsc_raw(features: Array, proxies: Array) -> Array:
+    """−‖f̂ − ŵ‖² for each feature and proxy."""
+    return np.array(
+        [[-(length(f / length(f) - w / length(w)) ** 2) for w in proxies] for f in features]
+    )
+
+
+def lsc(features: Array, proxies: Array, per_class: int) -> Array:
+    """Class scores of the multi-proxy head."""
+    raw = lsc_raw(features, proxies)
+    groups = [range(start, start + per_class) for start in range(0, len(proxies), per_class)]
+    return np.array([[dot(softmax(row[group]), row[group]) for group in groups] for row in raw])
+
+
+def units(features: Array) -> Array:
+    return np.array([row / length(row) for row in features])
+
+
+def herd_official(features: Array, count: int, limit: int = 1000) -> tuple[list[int], list[int]]:
+    """Ranks, and every pick on the way, those that were made again included."""
+    d = units(features)
+    mean = d.sum(axis=0) / len(d)
+    w = mean.copy()
+    ranks: list[int] = []
+    picks: list[int] = []
+    while len(ranks) < min(count, len(d)) and len(picks) < limit:
+        best = 0
+        for i in range(len(d)):
+            if dot(w, d[i]) > dot(w, d[best]):
+                best = i
+        picks.append(best)
+        if best not in ranks:
+            ranks.append(best)
+        w = w + mean - d[best]
+    return ranks, picks
+
+
+def herd_icarl(features: Array, count: int) -> list[int]:
+    d = units(features)
+    mean = d.sum(axis=0) / len(d)
+    ranks: list[int] = []
+    for k in range(1, min(count, len(d)) + 1):
+        chosen = sum((d[i] for i in ranks), np.zeros(d.shape[1]))
+        left = [i for i in range(len(d)) if i not in ranks]
+        ranks.append(min(left, key=lambda i: length(mean - (d[i] + chosen) / k)))  # noqa: B023
+    return ranks
+
+
+def class_mean(features: Array, varied: Array | None = None) -> Array:
+    mean = sum(units(features)) / len(features)
+    if varied is not None:
+        mean = (mean + sum(units(varied)) / len(varied)) / 2
+    return mean / length(mean)
+
+
+def squared_distances(features: Array, means: Array) -> Array:
+    return np.array([[length(f - mean) ** 2 for mean in means] for f in units(features)])
+
+
+def forgetting_per_task(matrix: Sequence[Sequence[float]]) -> list[float]:
+    last = len(matrix) - 1
+    return [max(matrix[t][k] for t in range(k, last)) - matrix[last][k] for k in range(last)]
+
+
+def summarize(matrix: Sequence[Sequence[float]], sizes: Sequence[int]) -> dict[str, float | None]:
+    tasks = len(matrix)
+    seen = []
+    for t in range(tasks):
+        right = sum(matrix[t][k] * sizes[k] for k in range(t + 1))
+        seen.append(right / sum(sizes[k] for k in range(t + 1)))
+    apt = forgetting = None
+    if tasks > 1:
+        apt = sum(sum(matrix[t][k] for k in range(t)) / t for t in range(1, tasks)) / (tasks - 1)
+        forgetting = sum(forgetting_per_task(matrix)) / (tasks - 1)
+    return {
+        "average_incremental_accuracy": sum(seen) / tasks,
+        "apt": apt,
+        "act": sum(matrix[t][t] for t in range(tasks)) / tasks,
+        "forgetting": forgetting,
+        "last_accuracy": seen[-1],
+    }
