@@ -74,9 +74,7 @@ def compare(fast: Callable[..., torch.Tensor], slow: Callable[..., float], *arra
     value.backward()
     for given, one in zip(inputs, arrays, strict=True):
         assert given.grad is not None
-        np.testing.assert_allclose(
-            given.grad, numeric_gradient(lambda: slow(*arrays), one), rtol=1e-5, atol=1e-8
-        )
+        np.testing.assert_allclose(given.grad, numeric_gradient(lambda: slow(*arrays), one), rtol=1e-5, atol=1e-8)
 
 
 # Losses
@@ -193,9 +191,7 @@ def pod_spatial(student_maps: Sequence[Array], teacher_maps: Sequence[Array]) ->
     return sum(layers) / len(layers)
 
 
-def nca(
-    similarities: Array, labels: Array, scale: float = 1.0, margin: float = 0.6, form: str = "official"
-) -> float:
+def nca(similarities: Array, labels: Array, scale: float = 1.0, margin: float = 0.6, form: str = "official") -> float:
     total = 0.0
     for row, label in zip(similarities, labels, strict=True):
         others = [j for j in range(len(row)) if j != label]
@@ -214,9 +210,7 @@ def nca(
 
 def lsc_raw(features: Array, proxies: Array) -> Array:
     """−‖f̂ − ŵ‖² for each feature and proxy."""
-    return np.array(
-        [[-(length(f / length(f) - w / length(w)) ** 2) for w in proxies] for f in features]
-    )
+    return np.array([[-(length(f / length(f) - w / length(w)) ** 2) for w in proxies] for f in features])
 
 
 def lsc(features: Array, proxies: Array, per_class: int) -> Array:
@@ -256,7 +250,7 @@ def herd_icarl(features: Array, count: int) -> list[int]:
     for k in range(1, min(count, len(d)) + 1):
         chosen = sum((d[i] for i in ranks), np.zeros(d.shape[1]))
         left = [i for i in range(len(d)) if i not in ranks]
-        ranks.append(min(left, key=lambda i: length(mean - (d[i] + chosen) / k)))  # noqa: B023
+        ranks.append(min(left, key=lambda i: length(mean - (d[i] + chosen) / k)))
     return ranks
 
 

@@ -23,7 +23,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-data_app = typer.Typer(help="Datasets: which there are, where they come from, whether they are whole.", no_args_is_help=True)
+data_app = typer.Typer(
+    help="Datasets: which there are, where they come from, whether they are whole.", no_args_is_help=True
+)
 app.add_typer(data_app, name="data")
 
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="The dataset's folder or its parent [$CSCCT_DATA].")]
@@ -96,7 +98,9 @@ def run(
     if as_json:
         print(json.dumps(result, indent=1))
     elif not quiet:
-        _print_result(result, folder.path)
+        from .show import print_result
+
+        print_result(result, folder.path)
 
 
 @app.command()
@@ -199,7 +203,12 @@ def data_list(as_json: Json = False) -> None:
     from .data.sources import DATASETS, default_data_dir
 
     if as_json:
-        print(json.dumps({name: {"summary": kind.summary, "fetchable": kind.fetchable} for name, kind in DATASETS.items()}, indent=1))
+        print(
+            json.dumps(
+                {name: {"summary": kind.summary, "fetchable": kind.fetchable} for name, kind in DATASETS.items()},
+                indent=1,
+            )
+        )
         return
     for name, kind in DATASETS.items():
         print(f"{name:16} {kind.summary}{' (cscct data fetch ' + name + ')' if kind.fetchable else ''}")
@@ -240,7 +249,6 @@ def data_check(
 
 def main() -> None:
     """Exit 0 on success, 2 on a user's mistake, 1 when the work could not go on, 130 when stopped by hand."""
-    click_error = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
     try:
         code = app(standalone_mode=False)
     except UserError as error:
@@ -252,8 +260,10 @@ def main() -> None:
     except BrokenPipeError:  # the reader went away, as `head` does
         sys.stderr.close()
         code = 0
-    except click_error as error:  # a mistake in the words of the command itself
-        code = _fail(error.format_message() if hasattr(error, "format_message") else str(error), 2)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        code = _fail(error.format_message(), 2)  # a mistake in the words of the command itself
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -267,10 +277,20 @@ def _warn(sentence: str) -> None:
 
 
 def _flags(
-    base: int | None, step: int | None, device: str | None, threads: int | None, skip_bad: bool, seed: int | None
+    base: int | None,
+    step: int | None,
+    device: str | None,
+    threads: int | None,
+    skip_bad: bool,
+    seed: int | None,
 ) -> list[dict[str, Any]]:
     """The short flags as settings, so that one check serves for both."""
-    named = (("protocol", "base", base), ("protocol", "step", step), ("runtime", "device", device), ("runtime", "threads", threads))
+    named = (
+        ("protocol", "base", base),
+        ("protocol", "step", step),
+        ("runtime", "device", device),
+        ("runtime", "threads", threads),
+    )
     layers: list[dict[str, Any]] = [{section: {key: value}} for section, key, value in named if value is not None]
     if skip_bad:
         layers.append({"data": {"skip_bad_images": True}})
@@ -351,32 +371,13 @@ def _first_line(text: str | None) -> str:
     return (text or "").strip().split("\n")[0]
 
 
-def _print_result(result: dict[str, Any], folder: Path) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=f"{result['method']} on {result['dataset']}, seed {result['seed']}", title_justify="left")
-    headline = result["headline"]
-    mark = {name: f"{name} *" if name == headline else name for name in result["summary"]}
-    table.add_column("after task")
-    table.add_column("new classes", justify="right")
-    for name in mark.values():
-        table.add_column(f"{name} (%)", justify="right")
-    for entry in result["tasks"]:
-        accuracies = (f"{entry['accuracy'][name]:.2f}" for name in mark)
-        table.add_row(str(entry["task"] + 1), str(len(entry["classes"])), *accuracies)
-    table.add_section()
-    for metric in next(iter(result["summary"].values())):
-        values = (result["summary"][name][metric] for name in mark)
-        table.add_row(metric.replace("_", " "), "", *("-" if value is None else f"{value:.2f}" for value in values))
-    console = Console(highlight=False)
-    console.print(table)
-    console.print("* the method's own prediction", markup=False)
-    print(f"Results: {folder}")
-
-
 def _report_comparison(
-    results: dict[str, list[Any]], seeds: list[int], settings: Settings, folder: Path, quiet: bool, as_json: bool
+    results: dict[str, list[Any]],
+    seeds: list[int],
+    settings: Settings,
+    folder: Path,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
     from .runs import compare as maths
     from .runs.figures import accuracy_curves
@@ -392,34 +393,7 @@ def _report_comparison(
     if as_json:
         print(json.dumps(answer, indent=1))
     elif not quiet:
-        _print_comparison(rows, f"{settings.dataset}, {protocol}, {count}: mean ± standard deviation, in percent")
+        from .show import print_comparison
+
+        print_comparison(rows, f"{settings.dataset}, {protocol}, {count}: mean ± standard deviation, in percent")
         print(f"Results: {folder} (compare.json, compare.csv, curves.png, a folder for each run)")
-
-
-def _print_comparison(rows: list[Any], title: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    table.add_column("method")
-    for name in ("average incremental", "last", "APT", "ACT", "forgetting"):
-        table.add_column(name, justify="right")
-    table.add_column("paired difference [95 % interval]")
-    for row in rows:
-        cells = (_spread(value) for value in row.metrics.values())
-        label = f"{row.method} (nearest mean)" if row.headline == "nme" else row.method
-        table.add_row(label, *cells, _gain(row.gain))
-    Console(highlight=False, width=None if sys.stdout.isatty() else 150).print(table)
-
-
-def _spread(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value.mean:.2f}" + ("" if value.deviation is None else f" ± {value.deviation:.2f}")
-
-
-def _gain(gain: Any) -> str:
-    if gain is None:
-        return ""
-    interval = "" if gain.low is None else f" [{gain.low:+.2f}, {gain.high:+.2f}]"
-    return f"{gain.mean:+.2f}{interval} vs {gain.against}"

@@ -27,6 +27,7 @@ from .nets import BACKBONES
 from .recipe import Finetune, Fraction, MemorySpec, NetworkSpec, PredictSpec, Spec, Stage, TransformSpec
 
 Raw = dict[str, Any]
+Device = Literal["auto", "cpu", "cuda", "mps"]
 RECIPES = ("released", "printed")
 
 
@@ -50,7 +51,7 @@ class DataSpec(Spec):
 
 @dataclasses.dataclass(frozen=True)
 class RuntimeSpec(Spec):
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    device: Device = "auto"
     threads: Annotated[int, Field(ge=0)] = 0  # 0: as many as there are cores
     workers: PositiveInt = 2  # threads that decode image files
     eval_batch_size: PositiveInt = 500
@@ -121,7 +122,9 @@ def resolve(
         raise UserError("A method and a dataset are needed: `cscct run METHOD DATASET`, or in the config file.")
     method = canonical_name(method)
     if dataset not in DATASETS:
-        raise UserError(f"There is no dataset {dataset!r}{suggest(dataset, DATASETS)}; there are {', '.join(DATASETS)}.")
+        raise UserError(
+            f"There is no dataset {dataset!r}{suggest(dataset, DATASETS)}; there are {', '.join(DATASETS)}."
+        )
     recipe = recipe or config.get("recipe") or "released"
     if recipe not in RECIPES:
         raise UserError(f"There is no recipe {recipe!r}; there are {' and '.join(RECIPES)}.")
@@ -222,7 +225,9 @@ def consistency(settings: Settings) -> list[str]:
         problems.append("data.transform.mean and data.transform.std must have the same length")
     classes = settings.data.classes or kind.num_classes
     if kind.num_classes and settings.data.classes and settings.data.classes > kind.num_classes:
-        problems.append(f"data.classes is {settings.data.classes}, but {settings.dataset} has {kind.num_classes} classes")
+        problems.append(
+            f"data.classes is {settings.data.classes}, but {settings.dataset} has {kind.num_classes} classes"
+        )
         classes = kind.num_classes
     if isinstance(settings.data.order, tuple):
         classes = min(classes or len(settings.data.order), len(settings.data.order))
@@ -274,7 +279,7 @@ class _Loader(yaml.SafeLoader):
     """YAML as people write it: 1e-3 is a number, and a key that stands twice is a mistake."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]  # type: ignore[no-untyped-call]
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
         doubled = next((key for i, key in enumerate(keys) if key in keys[:i]), None)
         if doubled is not None:
             raise yaml.constructor.ConstructorError(None, None, f"the key {doubled!r} stands twice", node.start_mark)
@@ -318,5 +323,3 @@ def parse_override(text: str) -> Raw:
     for part in reversed(key.strip().split(".")):
         parsed = {part: parsed}
     return dict(parsed)
-
-

@@ -17,9 +17,7 @@ class Summary(TypedDict):
 def cumulative(matrix: Sequence[Sequence[float]], task_sizes: Sequence[int]) -> list[float]:
     """Accuracy over all classes seen after each task: every test image counts once."""
     _check(matrix, task_sizes)
-    return [
-        sum(a * n for a, n in zip(row, task_sizes, strict=False)) / sum(task_sizes[: len(row)]) for row in matrix
-    ]
+    return [sum(a * n for a, n in zip(row, task_sizes, strict=False)) / sum(task_sizes[: len(row)]) for row in matrix]
 
 
 def summarize(matrix: Sequence[Sequence[float]], task_sizes: Sequence[int]) -> Summary:

@@ -17,7 +17,7 @@ PLAIN_SECONDS = 30.0  # between two plain lines within a task
 
 
 class Display:
-    """Follows one run or several in a row. Everything goes to the error stream: results have the other to themselves."""
+    """Follows one run or several in a row. All of it goes to the error stream: the other is for results."""
 
     def __init__(self, mode: Literal["live", "plain", "quiet"], runs: int = 1):
         self.console = Console(stderr=True, highlight=False, soft_wrap=mode == "plain")
@@ -28,7 +28,11 @@ class Display:
         self.bar = self.live.add_task("", total=1, status="") if self.live else None
 
     def _live(self) -> Progress:
-        columns = (TextColumn("{task.description}"), BarColumn(bar_width=18), TextColumn("{task.fields[status]}"))
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=18),
+            TextColumn("{task.fields[status]}"),
+        )
         return Progress(*columns, console=self.console, transient=True, refresh_per_second=5)
 
     def __enter__(self) -> Display:

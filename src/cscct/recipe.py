@@ -21,7 +21,11 @@ Triple = Annotated[tuple[float, ...], Field(min_length=1, max_length=3)]
 class Spec:
     """Base of all settings sections: unknown keys, wrong types, NaN and infinity are refused."""
 
-    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = {
+        "extra": "forbid",
+        "strict": True,
+        "allow_inf_nan": False,
+    }
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
+from itertools import combinations
+
 import numpy as np
-import oracles
 import pytest
 import torch
-from oracles import array, compare, tensor, vector
 from torch import Tensor
 
+import oracles
 from cscct.losses import cross_space_clustering as csc
+from oracles import array, compare, tensor, vector
 
 SHAPES = [(1, 1), (1, 3), (2, 2), (7, 5), (12, 3)]
 
@@ -21,7 +23,7 @@ def tensors(k: int, d: int, classes: int = 3) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def test_vectors() -> None:
-    cur, ref, y = (tensor(f"shared_inputs/{name}") for name in ("cur", "ref", "y"))
+    cur, ref, y = tensor("shared_inputs/cur"), tensor("shared_inputs/ref"), tensor("shared_inputs/y")
     cur.requires_grad_()
     value = csc(cur, ref, y)
     value.backward()
@@ -31,11 +33,16 @@ def test_vectors() -> None:
     without = cur.detach().clone()
     without[5] = 0
     assert csc(without, ref, y).item() == pytest.approx(vector("csc/value_zero_row"), abs=1e-6)
-    # Two samples of different classes: mean(s) = 0, so the value is the mean of −s·cos, one pair at a time.
-    pairs = array("csc/cos_cur_ref")
-    for i, j in ((0, 3), (1, 4), (2, 5)):
-        own, other = pairs[i, i] + pairs[j, j], pairs[i, j] + pairs[j, i]
-        assert csc(cur[[i, j]], ref[[i, j]], y[[i, j]]).item() == pytest.approx((other - own) / 4, abs=1e-6)
+
+
+def test_vector_of_cosines() -> None:
+    """Two samples at a time, so that each cosine shows: mean(s) − mean(s · cos) of four."""
+    cur, ref, y = tensor("shared_inputs/cur"), tensor("shared_inputs/ref"), tensor("shared_inputs/y")
+    cosines = array("csc/cos_cur_ref")
+    for i, j in combinations(range(6), 2):
+        sign = np.array([[1, 1], [1, 1]]) if y[i] == y[j] else np.array([[1, -1], [-1, 1]])
+        expected = sign.mean() - (sign * cosines[np.ix_([i, j], [i, j])]).mean()
+        assert csc(cur[[i, j]], ref[[i, j]], y[[i, j]]).item() == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -59,7 +66,9 @@ def test_mean_of_signs_less_mean_of_signed_cosines() -> None:
     student, teacher, labels = tensors(9, 4)
     sign = torch.where(labels[:, None] == labels, 1.0, -1.0).double()
     cosines = torch.nn.functional.cosine_similarity(student[:, None], teacher[None], dim=2)
-    assert csc(student, teacher, labels).item() == pytest.approx((sign.mean() - (sign * cosines).mean()).item(), abs=1e-7)
+    assert csc(student, teacher, labels).item() == pytest.approx(
+        (sign.mean() - (sign * cosines).mean()).item(), abs=1e-7
+    )
 
 
 def test_rescaling_and_renaming_change_nothing() -> None:

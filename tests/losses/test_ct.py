@@ -1,11 +1,11 @@
 import numpy as np
-import oracles
 import pytest
 import torch
-from oracles import array, compare, tensor, vector
 from torch import Tensor
 
+import oracles
 from cscct.losses import controlled_transfer as ct
+from oracles import array, compare, tensor, vector
 
 FORMS = ("official", "batchmean", "paper", "literal")
 

@@ -1,10 +1,10 @@
 import numpy as np
-import oracles
 import pytest
 import torch
-from oracles import compare, tensor, vector
 
+import oracles
 from cscct.losses import bce_distillation, logit_distillation
+from oracles import compare, tensor, vector
 
 SHAPES = [(1, 1, 1), (1, 3, 2), (4, 2, 2), (6, 5, 3), (5, 4, 0)]  # samples, classes, of them old
 

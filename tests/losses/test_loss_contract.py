@@ -40,9 +40,7 @@ def tensors_of(output: Output) -> dict[str, Tensor]:
 
 def select(step: Step, rows: Tensor) -> Step:
     def of(output: Output) -> Output:
-        return Output(
-            tuple(one[rows] for one in output.maps), output.features[rows], output.scores[rows], output.scale
-        )
+        return Output(tuple(one[rows] for one in output.maps), output.features[rows], output.scores[rows], output.scale)
 
     assert step.teacher is not None
     return Step(Batch(*(one[rows] for one in step.batch)), of(step.student), of(step.teacher), step.task)

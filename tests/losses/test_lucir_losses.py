@@ -1,10 +1,10 @@
 import numpy as np
-import oracles
 import pytest
 import torch
-from oracles import compare, tensor, vector
 
+import oracles
 from cscct.losses import less_forget, margin_ranking, pod_flat
+from oracles import compare, tensor, vector
 
 
 def test_vectors_of_less_forget() -> None:
@@ -29,9 +29,7 @@ def test_vectors_of_margin_ranking() -> None:
 @pytest.mark.parametrize("shape", [(1, 1), (1, 4), (5, 3), (8, 6)])
 def test_less_forget_slow_version(function, shape: tuple[int, int]) -> None:
     student, teacher = np.random.default_rng(shape).normal(size=(2, *shape))
-    compare(
-        lambda s: function(s, torch.from_numpy(teacher)), lambda s: oracles.less_forget(s, teacher), student
-    )
+    compare(lambda s: function(s, torch.from_numpy(teacher)), lambda s: oracles.less_forget(s, teacher), student)
 
 
 @pytest.mark.parametrize("function", [less_forget, pod_flat])
@@ -74,7 +72,9 @@ def test_margin_ranking_invariances() -> None:
     cosines, labels = torch.from_numpy(rng.uniform(-1, 1, (8, 6))), torch.from_numpy(rng.integers(0, 6, 8))
     value = margin_ranking(cosines, labels, 3).item()
     assert margin_ranking(cosines + 0.3, labels, 3).item() == pytest.approx(value, abs=1e-12)
-    assert margin_ranking(cosines[:, [0, 1, 2, 5, 3, 4]], labels.clamp(max=3), 3).item() == pytest.approx(value, abs=1e-12)
+    assert margin_ranking(cosines[:, [0, 1, 2, 5, 3, 4]], labels.clamp(max=3), 3).item() == pytest.approx(
+        value, abs=1e-12
+    )
     old = labels < 3
     assert margin_ranking(cosines[old], labels[old], 3).item() == pytest.approx(value, abs=1e-12)
     clear = torch.eye(6, dtype=torch.float64)
@@ -82,7 +82,9 @@ def test_margin_ranking_invariances() -> None:
 
 
 @pytest.mark.parametrize("function", [less_forget, pod_flat])
-@pytest.mark.parametrize(("student", "teacher"), [((4, 3), (4, 2)), ((4, 3), (5, 3)), ((4,), (4,)), ((2, 3, 4), (2, 3, 4))])
+@pytest.mark.parametrize(
+    ("student", "teacher"), [((4, 3), (4, 2)), ((4, 3), (5, 3)), ((4,), (4,)), ((2, 3, 4), (2, 3, 4))]
+)
 def test_less_forget_wrong_shapes(function, student: tuple[int, ...], teacher: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=r"two matrices of one shape \(samples, dimensions\), not \("):
         function(torch.zeros(student), torch.zeros(teacher))

@@ -1,10 +1,10 @@
 import numpy as np
-import oracles
 import pytest
 import torch
-from oracles import compare, tensor, vector
 
+import oracles
 from cscct.losses import nca
+from oracles import compare, tensor, vector
 
 FORMS = ("official", "paper")
 
@@ -64,7 +64,9 @@ def test_official_is_cross_entropy_where_the_label_wins() -> None:
     assert nca(similarities, labels, 1.7).item() == pytest.approx(expected.item(), abs=1e-12)
     # Elsewhere it is not: the agreed values differ.
     given, y = tensor("lsc_nca/similarities"), tensor("lsc_nca/y")
-    assert torch.nn.functional.cross_entropy(given, y).item() == pytest.approx(vector("lsc_nca/softmax_ce_scale1"), abs=1e-6)
+    assert torch.nn.functional.cross_entropy(given, y).item() == pytest.approx(
+        vector("lsc_nca/softmax_ce_scale1"), abs=1e-6
+    )
     assert nca(given, y).item() > vector("lsc_nca/softmax_ce_scale1") + 0.1
 
 

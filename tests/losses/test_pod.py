@@ -1,10 +1,10 @@
 import numpy as np
-import oracles
 import pytest
 import torch
-from oracles import compare, vector
 
+import oracles
 from cscct.losses import pod_spatial
+from oracles import compare, vector
 
 
 def shared(name: str) -> list[torch.Tensor]:
@@ -102,4 +102,3 @@ def test_no_samples() -> None:
 def test_wrong_shapes(student: list[tuple[int, ...]], teacher: list[tuple[int, ...]], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         pod_spatial([torch.zeros(one) for one in student], [torch.zeros(one) for one in teacher])
-

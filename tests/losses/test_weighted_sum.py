@@ -2,12 +2,12 @@ import math
 
 import pytest
 import torch
-from oracles import tensor, vector
 
 from cscct.losses import TERMS, Term, WeightedSum
 from cscct.methods import METHODS
 from cscct.nets import CosineHead
 from cscct.structs import Batch, Output, Step, Task
+from oracles import tensor, vector
 
 FIRST, SECOND = Task(0, 0, 3), Task(1, 3, 2)
 SHARED = Task(1, vector("shared_inputs/n_old"), vector("shared_inputs/n_new"))
@@ -148,7 +148,8 @@ def test_weight_zero_removes_a_term(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "needed"), [(("cross_entropy", "margin_ranking"), False), (("cross_entropy", "ct"), True), (("bce_distillation",), True)]
+    ("names", "needed"),
+    [(("cross_entropy", "margin_ranking"), False), (("cross_entropy", "ct"), True), (("bce_distillation",), True)],
 )
 def test_needs_teacher(names: tuple[str, ...], needed: bool) -> None:
     assert WeightedSum([TERMS[name]() for name in names], SECOND).needs_teacher == needed

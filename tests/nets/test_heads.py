@@ -1,11 +1,11 @@
 import numpy as np
-import oracles
 import pytest
 import torch
 import torch.nn.functional as F
-from oracles import tensor, vector
 
+import oracles
 from cscct.nets import HEADS, CosineHead, Head, LinearHead, ProxyHead
+from oracles import tensor, vector
 
 KINDS = [("linear", 1), ("cosine", 1), ("proxies", 1), ("proxies", 3)]
 D = 5

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from oracles import array, length, tensor, units, vector
 
 from cscct.nets import imprint_kmeans, imprint_mean
+from oracles import array, length, tensor, units, vector
 
 
 def random(*sizes: int) -> list[torch.Tensor]:
@@ -22,7 +22,11 @@ def test_vector_of_the_mean() -> None:
 
 
 def test_vector_of_kmeans() -> None:
-    features, old, clusters = tensor("podnet_imprint/features"), tensor("podnet_imprint/old_proxies"), vector("podnet_imprint/k")
+    features, old, clusters = (
+        tensor("podnet_imprint/features"),
+        tensor("podnet_imprint/old_proxies"),
+        vector("podnet_imprint/k"),
+    )
     for seed in range(3):
         rows = imprint_kmeans([features], old, clusters, seed)
         expected = array("podnet_imprint/centres_times_mean_norm")
@@ -44,7 +48,9 @@ def test_mean_of_several_classes() -> None:
 def test_kmeans_of_several_classes() -> None:
     """Class-major: the rows of a class are the centres of its own two clumps."""
     corners = torch.eye(4, dtype=torch.float64)
-    features = [torch.cat([corners[[i]] + 0.01 * random(6)[0], corners[[j]] + 0.01 * random(5)[0]]) for i, j in ((0, 1), (2, 3))]
+    features = [
+        torch.cat([corners[[i]] + 0.01 * random(6)[0], corners[[j]] + 0.01 * random(5)[0]]) for i, j in ((0, 1), (2, 3))
+    ]
     old = 3 * corners
     rows = imprint_kmeans(features, old, 2, seed=1)
     assert rows.shape == (4, 4)

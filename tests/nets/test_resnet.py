@@ -114,12 +114,15 @@ def test_relu_placement_within_stages(name: str) -> None:
             x = block(x)
             ends.append(bool((x >= 0).all()))
         found.append(ends)
-    assert found == {
-        "lucir-resnet": [[True] * 3, [True] * 3, [True, True, False]],
-        "podnet-resnet": [[False] * 3, [False] * 3, [False] * 2, [False]],
-        "lucir-resnet18": [[True, True]] * 3 + [[True, False]],
-        "podnet-resnet18": [[True, False]] * 4,
-    }[name]
+    assert (
+        found
+        == {
+            "lucir-resnet": [[True] * 3, [True] * 3, [True, True, False]],
+            "podnet-resnet": [[False] * 3, [False] * 3, [False] * 2, [False]],
+            "lucir-resnet18": [[True, True]] * 3 + [[True, False]],
+            "podnet-resnet18": [[True, False]] * 4,
+        }[name]
+    )
 
 
 @pytest.mark.parametrize("depth", [8, 14, 32])
@@ -129,7 +132,11 @@ def test_podnet_starts_as_its_stem(depth: int) -> None:
     net, given = build("podnet-resnet", depth).eval(), images(2, 16)
     conv = next(module for module in net.modules() if isinstance(module, nn.Conv2d))
     stem = F.relu(F.conv2d(given, conv.weight, padding=1) / (1 + 1e-5) ** 0.5)  # fresh running statistics: 0 and 1
-    expected = [stem, F.pad(stem[:, :, ::2, ::2], (0, 0, 0, 0, 0, 16)), F.pad(stem[:, :, ::4, ::4], (0, 0, 0, 0, 0, 48))]
+    expected = [
+        stem,
+        F.pad(stem[:, :, ::2, ::2], (0, 0, 0, 0, 0, 16)),
+        F.pad(stem[:, :, ::4, ::4], (0, 0, 0, 0, 0, 48)),
+    ]
     maps = net(given)
     for one, other in zip(maps, [*expected, expected[2]], strict=depth > 8):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
@@ -154,7 +161,11 @@ def test_a_lucir_block_by_hand() -> None:
     net = build("lucir-resnet", 8).eval()
     block, x = net.stages[1][0], images(2, 8, channels=16)
     convs = [module for module in block.modules() if isinstance(module, nn.Conv2d)]
-    assert [(one.kernel_size[0], one.stride[0], one.bias) for one in convs] == [(3, 2, None), (3, 1, None), (1, 2, None)]
+    assert [(one.kernel_size[0], one.stride[0], one.bias) for one in convs] == [
+        (3, 2, None),
+        (3, 1, None),
+        (1, 2, None),
+    ]
     root = (1 + 1e-5) ** 0.5
     y = F.relu(F.conv2d(x, convs[0].weight, stride=2, padding=1) / root)
     y = F.conv2d(y, convs[1].weight, padding=1) / root + F.conv2d(x, convs[2].weight, stride=2) / root

@@ -94,9 +94,7 @@ def load_archive(path: Path, request: LoadRequest) -> Dataset:
         raise UserError(f"{path} is broken or incomplete ({error}): {CLEAN_COPY}.") from error
     missing = [name for name in _FILES if name not in builder.seen]
     if missing:
-        raise UserError(
-            f"{path} does not contain {listing([f'{FOLDER}/{n}' for n in missing])}: {CLEAN_COPY}."
-        )
+        raise UserError(f"{path} does not contain {listing([f'{FOLDER}/{n}' for n in missing])}: {CLEAN_COPY}.")
     return builder.finish(str(path), request)
 
 
@@ -202,7 +200,7 @@ class _HashingReader:
         if len(block) < size:
             raise EOFError("it ends too early")
         self.md5.update(block)
-        return block  # type: ignore[no-any-return]
+        return block
 
     def _read_large(self, size: int) -> bytearray:
         """Piece by piece: inside an archive, one call for all of it would make a second copy."""

@@ -42,9 +42,7 @@ def fetch(
     folder = sources.locate(data_dir)[0]
     target = folder / cifar.ARCHIVE
     _download(f"{base_url.rstrip('/')}/{cifar.ARCHIVE}", target, md5, progressbar)
-    request = sources.LoadRequest(
-        data_dir=folder, skip_bad_images=False, test_fraction=0.2, seed=0, warn=warn
-    )
+    request = sources.LoadRequest(data_dir=folder, skip_bad_images=False, test_fraction=0.2, seed=0, warn=warn)
     cifar.load_archive(target, request)
     if extracted := cifar.find_extracted(sources.locate(folder, cifar.FOLDER)):
         warn(f"The extracted files in {extracted} are used before the archive: delete them if damaged.")
@@ -60,15 +58,11 @@ def _download(url: str, target: Path, md5: str, progressbar: bool) -> None:
     progressbar = progressbar and find_spec("tqdm") is not None  # pooch cannot draw one without it
     pooch.get_logger().setLevel(logging.WARNING)  # its "Downloading ..." lines would break --quiet
     try:
-        pooch.retrieve(
-            url, known_hash=f"md5:{md5}", fname=target.name, path=target.parent, progressbar=progressbar
-        )
+        pooch.retrieve(url, known_hash=f"md5:{md5}", fname=target.name, path=target.parent, progressbar=progressbar)
         return
     except requests.HTTPError as error:
         answer = error.response
-        why = (
-            f"the server answered {answer.status_code} {answer.reason}" if answer is not None else str(error)
-        )
+        why = f"the server answered {answer.status_code} {answer.reason}" if answer is not None else str(error)
     except requests.Timeout:
         why = "the server did not answer in time"
     except requests.exceptions.ChunkedEncodingError:
@@ -86,8 +80,7 @@ def _download(url: str, target: Path, md5: str, progressbar: bool) -> None:
             raise
         why = "what arrived does not have the published checksum"
     raise UserError(
-        f"The download of {url} failed: {why}. Try again later, or get the file by other means "
-        f"and put it at {target}."
+        f"The download of {url} failed: {why}. Try again later, or get the file by other means and put it at {target}."
     )
 
 

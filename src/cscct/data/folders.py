@@ -39,15 +39,12 @@ def load_folder(request: LoadRequest) -> Dataset:
     test_dir = next((root / name for name in ("test", "val") if (root / name).is_dir()), None)
     if not train_dir.is_dir():
         if test_dir is not None:
-            raise UserError(
-                f"{root} has a folder {test_dir.name!r} but no folder 'train': add it, or rename it."
-            )
+            raise UserError(f"{root} has a folder {test_dir.name!r} but no folder 'train': add it, or rename it.")
         train_dir = root
     classes = tuple(_class_folders(train_dir))
     if len(classes) < 2:
         raise UserError(
-            f"{train_dir} has {len(classes)} class folders: at least two are needed, each with the images "
-            "of one class."
+            f"{train_dir} has {len(classes)} class folders: at least two are needed, each with the images of one class."
         )
     if test_dir is not None:
         unknown = [name for name in _class_folders(test_dir) if name not in classes]
@@ -60,9 +57,7 @@ def load_folder(request: LoadRequest) -> Dataset:
     test = _files(test_dir, classes) if test_dir else []
     loose = _loose_images(train_dir) + (_loose_images(test_dir) if test_dir else [])
 
-    faults = dict.fromkeys(loose, "in no class folder") | _faults(
-        [f.path for f in train + test], _fault_in_full
-    )
+    faults = dict.fromkeys(loose, "in no class folder") | _faults([f.path for f in train + test], _fault_in_full)
     _refuse_or_warn(root, faults, len(train) + len(test) + len(loose), request)
     train, test = _without(train, faults, classes, train_dir), _without(test, faults, classes, test_dir)
     if test_dir is None:
@@ -237,9 +232,7 @@ def _without(
     return kept
 
 
-def _set_aside(
-    files: list[_File], classes: Sequence[str], request: LoadRequest
-) -> tuple[list[_File], list[_File]]:
+def _set_aside(files: list[_File], classes: Sequence[str], request: LoadRequest) -> tuple[list[_File], list[_File]]:
     """Some images of each class for testing. The draw depends on the seed and the class name alone, so a new
     class leaves the test images of the others as they were."""
     if not 0 < request.test_fraction < 1:

@@ -56,9 +56,7 @@ def find(name: str) -> DatasetKind:
         return DATASETS[name]
     near = difflib.get_close_matches(name, DATASETS, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else "."
-    raise UserError(
-        f"There is no dataset called {name!r}{hint} The datasets are: {', '.join(sorted(DATASETS))}."
-    )
+    raise UserError(f"There is no dataset called {name!r}{hint} The datasets are: {', '.join(sorted(DATASETS))}.")
 
 
 def load(name: str, request: LoadRequest) -> Dataset:
@@ -168,11 +166,7 @@ register(
         fetchable=False,
     )
 )
-register(
-    DatasetKind(
-        "cifar100", "60,000 photographs, 32x32 colour, 100 classes", 100, _load_cifar100, fetchable=True
-    )
-)
+register(DatasetKind("cifar100", "60,000 photographs, 32x32 colour, 100 classes", 100, _load_cifar100, fetchable=True))
 register(
     DatasetKind(
         "imagenet-subset",
@@ -183,7 +177,5 @@ register(
     )
 )
 register(
-    DatasetKind(
-        "folder", "your own images: one folder per class, in --data-dir", None, _load_folder, fetchable=False
-    )
+    DatasetKind("folder", "your own images: one folder per class, in --data-dir", None, _load_folder, fetchable=False)
 )

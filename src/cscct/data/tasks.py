@@ -19,7 +19,7 @@ def class_order(name_or_seed: str | int | Sequence[int], num_classes: int) -> li
     is checked and taken as it is.
     """
     if isinstance(name_or_seed, int):
-        return [int(c) for c in np.random.RandomState(name_or_seed).permutation(num_classes)]  # noqa: NPY002
+        return [int(c) for c in np.random.RandomState(name_or_seed).permutation(num_classes)]
     if not isinstance(name_or_seed, str):
         order = list(name_or_seed)
         if len(set(order)) != len(order) or not set(order) <= set(range(num_classes)) or not order:
@@ -48,7 +48,8 @@ def split_tasks(num_classes: int, base: int, step: int) -> list[Task]:
     ]
     if problems:
         raise UserError("; ".join(problems) + ".")
-    tasks, seen = [], 0
+    tasks: list[Task] = []
+    seen = 0
     while seen < num_classes:
         size = min(step if tasks else base, num_classes - seen)
         tasks.append(Task(index=len(tasks), n_old=seen, n_new=size))

@@ -6,10 +6,11 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import torch
 
-from ..config import Settings
+from ..config import Device, Settings
 from ..data import Dataset, Stream, class_order, make_stream, split_tasks
 from ..data.sources import LoadRequest, load
 from ..errors import UserError
@@ -41,7 +42,9 @@ def complete(settings: Settings, dataset: Dataset) -> Settings:
         update={
             "protocol": replace(settings.protocol, base=base, step=step),
             "runtime": replace(
-                settings.runtime, device=_device(settings.runtime.device), threads=_threads(settings.runtime.threads)
+                settings.runtime,
+                device=_device(settings.runtime.device),
+                threads=_threads(settings.runtime.threads),
             ),
         }
     )
@@ -54,14 +57,18 @@ def build_stream(settings: Settings, dataset: Dataset, warn: Warn) -> Stream:
         raise ValueError("the protocol is still open: complete the settings first.")
     tasks = split_tasks(len(order), protocol.base, protocol.step)
     if len(tasks) > 1 and tasks[-1].n_new < protocol.step:
-        warn(f"The last task has {tasks[-1].n_new} classes instead of {protocol.step}: the classes do not divide evenly.")
+        warn(
+            f"The last task has {tasks[-1].n_new} classes instead of {protocol.step}: the classes do not divide evenly."
+        )
     if len(data.transform.mean) not in (1, dataset.channels):
         raise UserError(
             f"data.transform.mean and std have {len(data.transform.mean)} values; {dataset.name} has "
             f"{dataset.channels} channel{'s' if dataset.channels > 1 else ''}."
         )
     if settings.predict.nme_aug == "bgr" and dataset.channels != 3:
-        raise UserError(f"predict.nme_aug bgr reverses colour channels, and {dataset.name} has none: use none or hflip.")
+        raise UserError(
+            f"predict.nme_aug bgr reverses colour channels, and {dataset.name} has none: use none or hflip."
+        )
     stream = make_stream(
         dataset,
         order,
@@ -73,7 +80,9 @@ def build_stream(settings: Settings, dataset: Dataset, warn: Warn) -> Stream:
     )
     quota, smallest = settings.memory.quota(len(order)), min(len(members) for members in stream.train)
     if quota > smallest:
-        warn(f"The memory holds {quota} exemplars a class, but a class has only {smallest} images: all of them are kept.")
+        warn(
+            f"The memory holds {quota} exemplars a class, but a class has only {smallest} images: all of them are kept."
+        )
     return stream
 
 
@@ -110,13 +119,13 @@ def _order(settings: Settings, dataset: Dataset) -> list[int]:
     return order[: settings.data.classes]
 
 
-def _device(wanted: str) -> str:
+def _device(wanted: str) -> Device:
     there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if wanted == "auto":
-        return next(name for name in ("cuda", "mps", "cpu") if there[name])
+        return "cuda" if there["cuda"] else "mps" if there["mps"] else "cpu"
     if not there[wanted]:
         raise UserError(f"There is no {wanted} device on this machine; use --device auto or cpu.")
-    return wanted
+    return cast(Device, wanted)
 
 
 def _threads(wanted: int) -> int:

@@ -54,9 +54,7 @@ class Learner:
         if self.recipe.finetune is not None and not task.is_first:
             self._finetune(task, teacher, self.recipe.finetune, listener)
             self._herd(task)
-        self.means = self.reader.class_means(
-            self.stream.train_view, self.memory.exemplars, self.recipe.predict.nme_aug
-        )
+        self.means = self.reader.class_means(self.stream.train_view, self.memory.exemplars, self.recipe.predict.nme_aug)
 
     def planned_images(self, task: Task) -> int:
         """Training images over all epochs of a task: what progress is measured against."""
@@ -123,9 +121,7 @@ class Learner:
 
     def _batches(self, pool: Pool, stage: Stage, task: Task, name: str, epoch: int) -> Iterator[Batch]:
         key = (task.index, name, epoch)
-        return training_batches(
-            self.stream.train_view, pool, stage.batch_size, self.recipe.seed, key, self.device
-        )
+        return training_batches(self.stream.train_view, pool, stage.batch_size, self.recipe.seed, key, self.device)
 
     def _herd(self, task: Task) -> None:
         """Shrink what is kept of old classes, choose exemplars of the new ones with the network as it is."""

@@ -41,9 +41,7 @@ class Work:
 
 
 def run_stage(work: Work, stage: Stage, listener: Listener) -> None:
-    optimiser = torch.optim.SGD(
-        work.parameters, stage.lr, momentum=stage.momentum, weight_decay=stage.weight_decay
-    )
+    optimiser = torch.optim.SGD(work.parameters, stage.lr, momentum=stage.momentum, weight_decay=stage.weight_decay)
     work.network.train(work.train_mode)
     for epoch in range(stage.epochs):
         started, images, sums = time.perf_counter(), 0, dict[str, float]()
@@ -54,7 +52,7 @@ def run_stage(work: Work, stage: Stage, listener: Listener) -> None:
             total, parts = _losses(work, batch)
             values = _finite(parts, work, epoch, number)
             optimiser.zero_grad(set_to_none=True)
-            total.backward()  # type: ignore[no-untyped-call]
+            total.backward()
             if stage.clamp_gradients is not None:
                 nn.utils.clip_grad_value_(work.parameters, stage.clamp_gradients)
             optimiser.step()

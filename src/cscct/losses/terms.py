@@ -31,7 +31,11 @@ class Term:
     growth: Growth = "constant"  # how the weight follows the numbers of old and new classes
 
     # Read by the settings: unknown keys and wrong types are refused.
-    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = {
+        "extra": "forbid",
+        "strict": True,
+        "allow_inf_nan": False,
+    }
     name: ClassVar[str]
     function: ClassVar[Callable[..., Tensor]]
     first_task: ClassVar[bool] = False  # True: active in the first task too, where there is nothing old

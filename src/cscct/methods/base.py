@@ -9,7 +9,11 @@ from typing import Any
 
 from ..errors import UserError
 
-EXTRAS: dict[str, tuple[str, ...]] = {"csc": ("csc",), "ct": ("ct",), "cscct": ("csc", "ct")}  # suffix -> loss terms
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "csc": ("csc",),
+    "ct": ("ct",),
+    "cscct": ("csc", "ct"),
+}  # suffix -> loss terms
 
 
 @dataclass(frozen=True)

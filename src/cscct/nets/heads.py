@@ -57,7 +57,7 @@ class Head(nn.Module):
         chosen = [self.new_weight, *([self.new_bias] if self.bias else [])]
         if old:
             chosen += [self.old_weight, *([self.old_bias] if self.bias else [])]
-        if scale and self.has_scale:
+        if scale and isinstance(self.scale, nn.Parameter):
             chosen.append(self.scale)
         for parameter in self.parameters():
             parameter.requires_grad_(any(parameter is kept for kept in chosen))

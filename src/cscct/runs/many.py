@@ -107,7 +107,17 @@ def _may_start(job: Job, running: dict[subprocess.Popen[str], Job], first_tasks:
 def _start(job: Job, first_tasks: FirstTasks, arguments: Sequence[str]) -> subprocess.Popen[str]:
     job.folder.create(job.settings)
     config, out = str(job.folder.path / "config.yaml"), str(job.folder.path)
-    words = ["run", "--config", config, "--out", out, "--quiet", "--first-tasks", str(first_tasks.folder), *arguments]
+    words = [
+        "run",
+        "--config",
+        config,
+        "--out",
+        out,
+        "--quiet",
+        "--first-tasks",
+        str(first_tasks.folder),
+        *arguments,
+    ]
     return subprocess.Popen(
         [sys.executable, "-m", "cscct", *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )

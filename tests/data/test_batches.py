@@ -1,0 +1,206 @@
+import gc
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from cscct.data.augment import make_view
+from cscct.data.base import ArrayImages
+from cscct.data.batches import Pool, ahead, join, plain_batches, training_batches
+from cscct.recipe import TransformSpec
+from cscct.structs import Batch
+
+CPU = torch.device("cpu")
+# Images whose every pixel is the number of the image, and a transform that leaves it there.
+PIXELS = torch.arange(60, dtype=torch.uint8).view(60, 1, 1, 1).repeat(1, 1, 4, 4)
+EXACT = TransformSpec(padding=0, flip=False, mean=(0.0,), std=(1 / 255,))
+VIEW = make_view(ArrayImages(PIXELS), EXACT)
+NEW = [(3, range(20, 40)), (4, [40, 41, 42])]
+MEMORY = [(0, [5, 1]), (1, [10]), (2, [7, 8, 9])]
+LABELS = {index: label for label, members in [*NEW, *MEMORY] for index in members}
+
+
+def epoch(pool: Pool, size: int = 4, seed: int = 1, key: tuple[str | int, ...] = (1, "train", 0)) -> list[Batch]:
+    return list(training_batches(VIEW, pool, size, seed, key, CPU))
+
+
+def numbers(batches: list[Batch]) -> list[int]:
+    return [round(one) for batch in batches for one in batch.images[:, 0, 0, 0].tolist()]
+
+
+def test_join() -> None:
+    pool = join(NEW, MEMORY)
+    assert len(pool) == 29
+    assert pool.indices.tolist() == [*range(20, 43), 5, 1, 10, 7, 8, 9]
+    assert pool.labels.tolist() == [3] * 20 + [4] * 3 + [0, 0, 1, 2, 2, 2]
+    assert pool.is_new.tolist() == [True] * 23 + [False] * 6
+    assert (pool.indices.dtype, pool.labels.dtype, pool.is_new.dtype) == (torch.int64, torch.int64, torch.bool)
+
+
+@pytest.mark.parametrize(("new", "memory", "fresh"), [(NEW, [], True), ([], MEMORY, False), (NEW, [(0, [])], True)])
+def test_join_with_one_side(new: list, memory: list, fresh: bool) -> None:
+    pool = join(new, memory)
+    assert set(pool.is_new.tolist()) == {fresh}
+    assert pool.indices.dtype == torch.int64
+
+
+@pytest.mark.parametrize("size", [1, 4, 7, 28, 29, 100])
+def test_each_sample_once_an_epoch(size: int) -> None:
+    """The last, small batch is kept; images, labels and is_new stay together."""
+    batches = epoch(join(NEW, MEMORY), size)
+    assert [len(batch.labels) for batch in batches[:-1]] == [size] * (29 // size - (29 % size == 0))
+    assert sum(len(batch.labels) for batch in batches) == 29
+    assert sorted(numbers(batches)) == sorted(LABELS)
+    for batch in batches:
+        shown = numbers([batch])
+        assert batch.labels.tolist() == [LABELS[index] for index in shown]
+        assert batch.is_new.tolist() == [index >= 20 for index in shown]
+        assert batch.images.shape == (len(shown), 1, 4, 4)
+
+
+def test_order_depends_on_the_key_alone() -> None:
+    pool = join(NEW, MEMORY)
+    first = numbers(epoch(pool))
+    torch.manual_seed(5)
+    assert numbers(epoch(pool)) == first
+    assert numbers(epoch(pool, size=9)) == first
+    others = [
+        numbers(epoch(pool, seed=2)),
+        numbers(epoch(pool, key=(1, "train", 1))),
+        numbers(epoch(pool, key=(2, "train", 0))),
+        numbers(epoch(pool, key=(1, "finetune", 0))),
+    ]
+    assert len({tuple(one) for one in [first, *others]}) == 5
+    assert first != pool.indices.tolist()
+
+
+def test_augmentation_depends_on_the_key_and_the_step() -> None:
+    noise = torch.randint(0, 256, (60, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    view = make_view(ArrayImages(noise), TransformSpec(padding=2, brightness=0.3))
+    same = Pool(
+        torch.zeros(12, dtype=torch.int64), torch.zeros(12, dtype=torch.int64), torch.ones(12, dtype=torch.bool)
+    )
+
+    def images(seed: int, number: int) -> list[Tensor]:
+        return [batch.images for batch in training_batches(view, same, 6, seed, (0, "train", number), CPU)]
+
+    first, again, later, seeded = images(1, 0), images(1, 0), images(1, 1), images(2, 0)
+    assert all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
+    for one, other in ((first[0], first[1]), (first[0], later[0]), (first[0], seeded[0])):
+        assert not torch.equal(one, other)
+
+
+@pytest.mark.parametrize("size", [1, 4, 5, 100])
+def test_plain_batches_keep_the_order(size: int) -> None:
+    indices = torch.tensor([9, 3, 3, 50, 0])
+    batches = list(plain_batches(VIEW, indices, size, CPU))
+    assert [len(batch) for batch in batches] == [len(chunk) for chunk in indices.split(size)]
+    assert torch.cat(batches)[:, 0, 0, 0].round().tolist() == indices.tolist()
+
+
+def test_plain_batches_take_a_variant() -> None:
+    ramp = torch.arange(4, dtype=torch.uint8).view(1, 1, 1, 4).repeat(3, 1, 4, 1)
+    view = make_view(ArrayImages(ramp), EXACT)
+    (plain,) = plain_batches(view, torch.arange(3), 5, CPU)
+    (flipped,) = plain_batches(view, torch.arange(3), 5, CPU, "hflip")
+    assert torch.equal(flipped, plain.flip(3))
+    assert not torch.equal(flipped, plain)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 9])
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 20])
+def test_ahead_keeps_the_order(count: int, depth: int) -> None:
+    def make(step: int) -> int:
+        time.sleep(0.002 * (step % 2))
+        return step * step
+
+    assert list(ahead(make, count, depth)) == [step * step for step in range(count)]
+
+
+def wait_until(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 5
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return condition()
+
+
+def started_since(before: set[threading.Thread]) -> set[threading.Thread]:
+    return set(threading.enumerate()) - before
+
+
+def test_ahead_prepares_a_few_in_the_background_and_no_more() -> None:
+    made: list[int] = []
+    items = ahead(lambda step: made.append(step) or threading.get_ident(), 20, depth=2)  # type: ignore[func-returns-value]
+    assert made == []  # nothing before the first is asked for
+    assert next(items) != threading.get_ident()
+    assert wait_until(lambda: len(made) == 3)
+    time.sleep(0.02)
+    assert made == [0, 1, 2]
+    next(items)
+    assert wait_until(lambda: len(made) == 4)
+    items.close()  # type: ignore[attr-defined]
+
+
+def test_ahead_passes_on_what_goes_wrong_in_its_place() -> None:
+    before = set(threading.enumerate())
+
+    def make(step: int) -> int:
+        if step == 3:
+            raise KeyError("the fourth")
+        return step
+
+    got = []
+    with pytest.raises(KeyError, match="the fourth"):
+        for one in ahead(make, 10):
+            got.append(one)
+    assert got == [0, 1, 2]
+    assert not started_since(before)
+
+
+@pytest.mark.parametrize("way", ["close", "break", "raise"])
+def test_ahead_stops_with_its_consumer(way: str) -> None:
+    before, made = set(threading.enumerate()), []
+
+    def make(step: int) -> int:
+        made.append(step)
+        time.sleep(0.005)
+        return step
+
+    def consume() -> None:
+        items = ahead(make, 1000)
+        for one in items:
+            if one == 1:
+                if way == "raise":
+                    raise InterruptedError
+                break
+        if way == "close":
+            items.close()  # type: ignore[attr-defined]
+
+    if way == "raise":
+        with pytest.raises(InterruptedError) as caught:
+            consume()
+        del caught
+    else:
+        consume()
+    gc.collect()
+    assert wait_until(lambda: not started_since(before))
+    left = len(made)
+    time.sleep(0.03)
+    assert len(made) == left <= 5
+
+
+def test_training_batches_stop_with_their_consumer() -> None:
+    before = set(threading.enumerate())
+    batches = training_batches(VIEW, join(NEW, MEMORY), 2, 1, (0,), CPU)
+    next(iter(batches))
+    batches.close()  # type: ignore[attr-defined]
+    assert not started_since(before)
+
+
+def test_bad_images_reach_the_consumer() -> None:
+    pool = Pool(torch.tensor([0, 999]), torch.tensor([0, 0]), torch.tensor([True, True]))
+    with pytest.raises(IndexError):
+        epoch(pool)
