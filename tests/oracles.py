@@ -64,13 +64,13 @@ def numeric_gradient(function: Callable[[], float], at: Array, step: float = 1e-
     return gradient
 
 
-def compare(fast: Callable[..., torch.Tensor], slow: Callable[..., float], *arrays: Array, atol: float = 1e-10) -> None:
+def compare(fast: Callable[..., torch.Tensor], slow: Callable[..., float], *arrays: Array) -> None:
     """`fast` of tensors is `slow` of arrays, in value and in the gradient to each of them."""
     inputs = [torch.tensor(one, requires_grad=True) for one in arrays]
     value = fast(*inputs)
     assert value.shape == ()
     assert value.dtype == torch.float64
-    np.testing.assert_allclose(value.item(), slow(*arrays), rtol=0, atol=atol)
+    np.testing.assert_allclose(value.item(), slow(*arrays), rtol=0, atol=1e-10)
     value.backward()
     for given, one in zip(inputs, arrays, strict=True):
         assert given.grad is not None

@@ -11,6 +11,7 @@ import typer
 
 from . import __version__
 from .errors import RunFailed, UserError
+from .plugins import load_plugins
 
 if TYPE_CHECKING:
     from .config import Settings
@@ -78,7 +79,8 @@ def run(
 ) -> None:
     """One experiment: a method learns a dataset, task by task."""
     flags = _flags(base, step, device, threads, skip_bad_images, seed)
-    settings = _settings(method, dataset, recipe, config, sets, flags, plugin)
+    load_plugins(plugin)
+    settings = _settings(method, dataset, recipe, config, sets, flags)
     from .runs.many import Datasets
     from .runs.runner import execute
     from .runs.store import FirstTasks, RunFolder
@@ -131,9 +133,14 @@ def compare(
     if jobs > 1 and threads is None:
         threads = max(1, _cores() // jobs)
     flags = _flags(base, step, device, threads, skip_bad_images, None)
+    load_plugins(plugin)
+    from .config import parse_override, read_config, resolve, tuned_for
+
+    methods = list(dict.fromkeys(methods))
+    layers = tuned_for([read_config(config) if config else {}, *map(parse_override, sets), *flags], methods)
     wanted = [
-        _settings(method, dataset, recipe, config, sets, [*flags, {"seed": seed}], plugin)
-        for method in dict.fromkeys(methods)
+        resolve(method, dataset, recipe=recipe, overrides=[*own, {"seed": seed}])
+        for method, own in zip(methods, layers, strict=True)
         for seed in chosen
     ]
     from .runs.many import Datasets, Job, run_here, run_in_processes
@@ -161,8 +168,6 @@ def compare(
 @app.command("list")
 def list_(plugin: Plugin = [], as_json: Json = False) -> None:  # noqa: B006
     """Methods, losses, datasets, backbones and class orders."""
-    from .plugins import load_plugins
-
     load_plugins(plugin)
     from .data.sources import DATASETS
     from .losses import TERMS
@@ -304,11 +309,7 @@ def _settings(
     config: Path | None,
     sets: list[str],
     flags: list[dict[str, Any]],
-    plugin: list[Path],
 ) -> Settings:
-    from .plugins import load_plugins
-
-    load_plugins(plugin)
     from .config import parse_override, read_config, resolve
 
     overrides = [*(parse_override(text) for text in sets), *flags]

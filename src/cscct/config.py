@@ -20,9 +20,10 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, TypeAdapter, Val
 
 from . import __version__
 from .data.sources import DATASETS
+from .data.tasks import class_order
 from .errors import UserError
 from .losses import TERMS, Term
-from .methods import canonical_name, parse_method, suggest
+from .methods import EXTRAS, canonical_name, parse_method, suggest
 from .nets import BACKBONES
 from .recipe import Finetune, Fraction, MemorySpec, NetworkSpec, PredictSpec, Spec, Stage, TransformSpec
 
@@ -131,6 +132,11 @@ def resolve(
     user: Raw = {}
     for layer in (config, *overrides):
         merge(user, layer)
+    absent = [term for term in _stray_additions(user, method) if user["loss"][term] is not None]
+    if absent:
+        raise UserError(
+            f"loss.{absent[0]} is set, but {method} does not have it; add it by name: {method}+{absent[0]}."
+        )
     preset = {} if complete and method == config.get("method") else preset_layers(method, dataset, recipe)
     raw = merge(copy.deepcopy(preset), user)
     raw.update(method=method, dataset=dataset, recipe=recipe)
@@ -139,19 +145,56 @@ def resolve(
     return validate(raw)
 
 
+def _stray_additions(layer: Raw, method: str) -> list[str]:
+    """CSC and CT come by the method's name only, so that a base in a comparison stays one."""
+    loss = layer.get("loss")
+    has = parse_method(method)[1]
+    return [term for term in EXTRAS["cscct"] if term in loss and term not in has] if isinstance(loss, Mapping) else []
+
+
+def tuned_for(overrides: Sequence[Raw], methods: Sequence[str]) -> list[list[Raw]]:
+    """For each method of a comparison the overrides that concern it: those of CSC and CT only where it has them."""
+    strays = [{term for layer in overrides for term in _stray_additions(layer, method)} for method in methods]
+    for term in set.intersection(*strays):
+        raise UserError(f"loss.{term} is set, but none of {', '.join(methods)} has it; add +{term} to one.")
+    return [
+        [
+            {**layer, "loss": {n: o for n, o in layer["loss"].items() if n not in stray}} if "loss" in layer else layer
+            for layer in overrides
+        ]
+        for stray in strays
+    ]
+
+
 def validate(raw: Raw) -> Settings:
     problems: list[str] = []
-    settings = None
     try:
         settings = Settings.model_validate_json(_json(raw))
+        problems = consistency(settings)
     except ValidationError as error:
-        problems += explain(error)
-    if settings is not None:
-        problems += consistency(settings)
-    if settings is None or problems:
+        problems = explain(error) + _further_problems(raw, error)
+    if problems:
         count = f"{len(problems)} problems in the settings: " if len(problems) > 1 else ""
-        raise UserError(count + "; ".join(problem.rstrip(".") for problem in problems) + ".")
+        sentence = count + "; ".join(problem.rstrip(".") for problem in problems) + "."
+        raise UserError(sentence[0].upper() + sentence[1:] if sentence.startswith("there ") else sentence)
     return settings
+
+
+def _further_problems(raw: Raw, error: ValidationError) -> list[str]:
+    """What else is wrong: the settings are looked at again without those that were refused."""
+    rest = copy.deepcopy(raw)
+    for finding in error.errors():
+        *path, last = [part for part in finding["loc"] if not _is_union_branch(part)]
+        node: Any = rest
+        for part in path:
+            node = node.get(part, {}) if isinstance(node, dict) else {}
+        if isinstance(node, dict):
+            node.pop(last, None)
+    rest.setdefault("loss", {"cross_entropy": {}})
+    try:
+        return consistency(Settings.model_validate_json(_json(rest)))
+    except ValidationError:
+        return []
 
 
 def _json(raw: Any) -> str:
@@ -229,6 +272,11 @@ def consistency(settings: Settings) -> list[str]:
             f"data.classes is {settings.data.classes}, but {settings.dataset} has {kind.num_classes} classes"
         )
         classes = kind.num_classes
+    if kind.num_classes and settings.data.order != "seed":
+        try:
+            class_order(settings.data.order, kind.num_classes)
+        except UserError as error:
+            problems.append(str(error))
     if isinstance(settings.data.order, tuple):
         classes = min(classes or len(settings.data.order), len(settings.data.order))
     for flag, name, value in (("B", "base", settings.protocol.base), ("C", "step", settings.protocol.step)):

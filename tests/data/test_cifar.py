@@ -97,9 +97,7 @@ def test_pixels_labels_and_names_come_through(tmp_path: Path, mini: dict[str, by
         assert split.labels.tolist() == expected[part]["fine_labels"]
 
 
-def test_found_through_the_environment(
-    tmp_path: Path, mini: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_found_through_the_environment(tmp_path: Path, mini: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "cifar-100-python", mini)
     monkeypatch.setenv("CSCCT_DATA", str(tmp_path))
     assert len(cifar.load_cifar100(request(None)).train) == 24
@@ -174,9 +172,7 @@ def test_bytes_keys_array_labels_and_fortran_pixels(tmp_path: Path, mini: dict[s
     assert dataset.train.labels.tolist() == contents()["train"]["fine_labels"]
     assert dataset.test.labels.tolist() == contents()["test"]["fine_labels"]
     assert isinstance(dataset.train.images, ArrayImages)
-    np.testing.assert_array_equal(
-        dataset.train.images.pixels.numpy().reshape(-1, 3072), contents()["train"]["data"]
-    )
+    np.testing.assert_array_equal(dataset.train.images.pixels.numpy().reshape(-1, 3072), contents()["train"]["data"])
 
 
 class Bomb:
@@ -195,9 +191,7 @@ def test_a_pickle_that_runs_a_command_is_refused(
     trace = tmp_path / "was-here"
     bomb = pickle.dumps({"data": Bomb(os.system, f"touch {trace}")}, protocol=protocol)
     write(tmp_path, mini | {part: bomb})
-    with pytest.raises(
-        UserError, match=rf"{part} tries to build `(posix|nt)\.system` and is refused"
-    ) as caught:
+    with pytest.raises(UserError, match=rf"{part} tries to build `(posix|nt)\.system` and is refused") as caught:
         cifar.load_cifar100(request(tmp_path))
     assert "cscct data fetch cifar100" in str(caught.value)
     assert not trace.exists()
@@ -239,9 +233,7 @@ def test_arrays_of_objects_are_refused(tmp_path: Path, mini: dict[str, bytes], a
 def test_cut_pickle_names_the_file(tmp_path: Path, mini: dict[str, bytes], part: str, kept: float) -> None:
     length = int(kept) if kept >= 1 else int(kept * len(mini[part]))
     write(tmp_path, mini | {part: mini[part][:length]})
-    with pytest.raises(
-        UserError, match=rf"{tmp_path.name}/{part} is broken or incomplete .*cscct data fetch"
-    ):
+    with pytest.raises(UserError, match=rf"{tmp_path.name}/{part} is broken or incomplete .*cscct data fetch"):
         cifar.load_cifar100(request(tmp_path))
 
 

@@ -95,9 +95,7 @@ def test_the_published_address() -> None:
 
 
 @pytest.mark.parametrize("progressbar", [False, True])
-def test_fetch_then_load(
-    server: Server, tmp_path: Path, progressbar: bool, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_fetch_then_load(server: Server, tmp_path: Path, progressbar: bool, capfd: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "new" / "place"
     path = get(server, folder, progressbar)
     assert path == folder / "cifar-100-python.tar.gz"

@@ -292,10 +292,7 @@ def test_imagenet_subset(imagenet: Path, parent: bool) -> None:
     dataset = sources.load("imagenet-subset", request(imagenet.parent if parent else imagenet))
     assert dataset.class_names == folders.subset_wnids()
     assert dataset.train.labels.tolist() == list(range(100))
-    assert (
-        relative(dataset.test, imagenet)[99]
-        == f"val/{dataset.class_names[99]}/{dataset.class_names[99]}_1.JPEG"
-    )
+    assert relative(dataset.test, imagenet)[99] == f"val/{dataset.class_names[99]}/{dataset.class_names[99]}_1.JPEG"
 
 
 def test_imagenet_subset_lacks_classes(imagenet: Path) -> None:
@@ -334,18 +331,14 @@ def test_imagenet_subset_is_checked_without_decoding(imagenet: Path, monkeypatch
     (folder / "cut.JPEG").write_bytes(whole[:-100])
     (folder / "garbage-65.JPEG").write_bytes(whole + b"x" * 65)
     (folder / "text.JPEG").write_text("no picture")
-    with pytest.raises(
-        UserError, match=r"3 of 208 files .*cut.JPEG \(truncated\), .*text.JPEG \(not an image\)"
-    ):
+    with pytest.raises(UserError, match=r"3 of 208 files .*cut.JPEG \(truncated\), .*text.JPEG \(not an image\)"):
         sources.load("imagenet-subset", request(imagenet))
     warnings: list[str] = []
     dataset = sources.load("imagenet-subset", request(imagenet, skip=True, warnings=warnings))
     assert (len(dataset.train), len(warnings)) == (105, 1)
 
 
-@pytest.mark.skipif(
-    not REAL or not (Path(REAL) / "photos").is_dir(), reason="set CSCCT_DATA to a folder with photos"
-)
+@pytest.mark.skipif(not REAL or not (Path(REAL) / "photos").is_dir(), reason="set CSCCT_DATA to a folder with photos")
 def test_real_photographs() -> None:
     root = Path(REAL or "") / "photos"
     dataset = load(root)

@@ -92,9 +92,7 @@ def test_digits_split_does_not_depend_on_the_seed() -> None:
 def made(train: list[int], test: list[int], images: int | None = None) -> Dataset:
     def split(labels: list[int]) -> Split:
         count = len(labels) if images is None else images
-        return Split(
-            ArrayImages(torch.zeros(count, 1, 2, 2, dtype=torch.uint8)), np.array(labels, dtype=np.int64)
-        )
+        return Split(ArrayImages(torch.zeros(count, 1, 2, 2, dtype=torch.uint8)), np.array(labels, dtype=np.int64))
 
     return Dataset("mine", ("a", "b", "c"), split(train), split(test), channels=1)
 
@@ -110,9 +108,7 @@ def made(train: list[int], test: list[int], images: int | None = None) -> Datase
         (made([0, 1, 2], [0, 1, 2], images=4), "4 training images but 3 labels"),
     ],
 )
-def test_every_loaded_dataset_is_checked(
-    monkeypatch: pytest.MonkeyPatch, dataset: Dataset, message: str
-) -> None:
+def test_every_loaded_dataset_is_checked(monkeypatch: pytest.MonkeyPatch, dataset: Dataset, message: str) -> None:
     monkeypatch.setattr(sources, "DATASETS", {})
     sources.register(sources.DatasetKind("mine", "", 3, lambda request: dataset, fetchable=False))
     with pytest.raises(UserError, match=message):
@@ -133,9 +129,7 @@ def test_default_data_dir(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     fake: Any = SimpleNamespace(os_cache=lambda project: tmp_path / "cache" / project)
     monkeypatch.setitem(sys.modules, "pooch", fake)
     for unset in (None, ""):
-        monkeypatch.setenv("CSCCT_DATA", unset) if unset is not None else monkeypatch.delenv(
-            "CSCCT_DATA", False
-        )
+        monkeypatch.setenv("CSCCT_DATA", unset) if unset is not None else monkeypatch.delenv("CSCCT_DATA", False)
         assert sources.default_data_dir() == tmp_path / "cache" / "cscct"
     monkeypatch.setenv("CSCCT_DATA", str(tmp_path / "mine"))
     assert sources.default_data_dir() == tmp_path / "mine"

@@ -57,7 +57,7 @@ def test_vectors_of_empty_sides() -> None:
 
 def test_vectors_literal_is_undefined() -> None:
     assert vector("ct/paper_literal") is None
-    with pytest.raises(ValueError, match=r"positive similarities, and \d+ of 9 are not; use form official"):
+    with pytest.raises(ValueError, match=r"needs positive similarities, and \d of 9 are not"):
         ct(*shared(), form="literal")
 
 

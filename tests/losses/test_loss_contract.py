@@ -2,11 +2,13 @@
 
 import copy
 import dataclasses
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+import oracles
 from cscct import losses
 from cscct.losses import TERMS, Term, register
 from cscct.structs import Batch, Output, Step, Task
@@ -36,6 +38,12 @@ def make_step(k: int = 9, dtype: torch.dtype = torch.float64, labels: Tensor | N
 def tensors_of(output: Output) -> dict[str, Tensor]:
     maps = {f"map {i}": one for i, one in enumerate(output.maps)}
     return {**maps, "features": output.features, "scores": output.scores, "scale": output.scale}
+
+
+def numpy_of(output: Output | None) -> Any:
+    assert output is not None
+    *maps, features, scores, scale = (one.detach().numpy() for one in tensors_of(output).values())
+    return Output(tuple(maps), features, scores, scale)
 
 
 def select(step: Step, rows: Tensor) -> Step:
@@ -102,6 +110,27 @@ def test_gradient_is_right(name: str) -> None:
         assert "features" not in reached
     else:
         assert not reached & {"scores", "scale"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_slow_version(name: str) -> None:
+    """Each term hands its function the right things: scaled or unscaled scores, labels or what is new."""
+    step = make_step()
+    s, t = numpy_of(step.student), numpy_of(step.teacher)
+    y, is_new = step.batch.labels.numpy(), step.batch.is_new.numpy()
+    expected = {
+        "cross_entropy": lambda: oracles.cross_entropy(s.logits, y),
+        "nca": lambda: oracles.nca(s.scores, y, float(s.scale)),
+        "logit_distillation": lambda: oracles.logit_distillation(s.logits, t.logits),
+        "bce_distillation": lambda: oracles.bce_distillation(s.logits, t.logits, y),
+        "less_forget": lambda: oracles.less_forget(s.features, t.features),
+        "margin_ranking": lambda: oracles.margin_ranking(s.scores, y, TASK.n_old),
+        "pod_spatial": lambda: oracles.pod_spatial(s.maps, t.maps),
+        "pod_flat": lambda: oracles.less_forget(s.features, t.features),
+        "csc": lambda: oracles.csc(s.features, t.features, y),
+        "ct": lambda: oracles.ct(s.features, t.features, is_new),
+    }
+    assert TERMS[name]().value(step).item() == pytest.approx(expected[name](), abs=1e-10)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -82,7 +82,10 @@ def _losses(work: Work, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
     if work.teacher is not None and work.loss.needs_teacher:
         with torch.no_grad():
             teacher = work.teacher(batch.images)
-    return work.loss(Step(batch, student, teacher, work.task))
+    try:
+        return work.loss(Step(batch, student, teacher, work.task))
+    except ValueError as error:  # a loss that refuses what it is given
+        raise RunFailed(f"Task {work.task.index + 1} cannot go on: {error}") from error
 
 
 def _finite(parts: dict[str, Tensor], work: Work, epoch: int, number: int) -> dict[str, float]:

@@ -56,7 +56,7 @@ def controlled_transfer(
 def _log_shares(similarities: Tensor) -> Tensor:
     if (similarities <= 0).any():
         raise ValueError(
-            f"controlled transfer in its literal form needs positive similarities, and {int((similarities <= 0).sum())} "
-            f"of {similarities.numel()} are not; use form official, batchmean or paper."
+            "controlled transfer in its literal form needs positive similarities, and "
+            f"{int((similarities <= 0).sum())} of {similarities.numel()} are not; use another form."
         )
     return similarities.log() - similarities.sum(dim=1, keepdim=True).log()

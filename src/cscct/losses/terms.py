@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch.nn.functional as F
+from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor
 
 from ..structs import Output, Step, Task
@@ -99,7 +100,7 @@ class NCA(Term):
 @register
 @dataclass(frozen=True)
 class LogitDistillation(Term):
-    temperature: float = 2.0
+    temperature: PositiveFloat = 2.0
 
     name = "logit_distillation"
     function = staticmethod(logit_distillation)
@@ -135,7 +136,7 @@ class LessForget(Term):
 @register
 @dataclass(frozen=True)
 class MarginRanking(Term):
-    k: int = 2
+    k: PositiveInt = 2
     margin: float = 0.5
 
     name = "margin_ranking"
@@ -183,7 +184,7 @@ class CSC(Term):
 @dataclass(frozen=True)
 class CT(Term):
     weight: float = 1.5
-    temperature: float = 2.0
+    temperature: PositiveFloat = 2.0
     form: CTForm = "official"
 
     name = "ct"

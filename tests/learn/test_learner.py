@@ -1,0 +1,139 @@
+"""The learner: what it keeps, what it says, and that it is the same twice."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from conftest import Silent, learner_for, run_quietly
+from cscct.errors import RunFailed
+from cscct.learn.predict import matrix_row
+from cscct.memory import herd
+from cscct.structs import Task
+
+SMALL = ("train.epochs=2", "data.train_per_class=30")
+
+
+def without_timings(result: Any) -> Any:
+    if isinstance(result, dict):
+        return {k: without_timings(v) for k, v in result.items() if k not in ("seconds", "environment")}
+    return [without_timings(v) for v in result] if isinstance(result, list) else result
+
+
+@pytest.mark.parametrize("method", ["lucir+cscct", "podnet+cscct", "icarl+cscct"])
+def test_same_seed_same_result(method: str, tmp_path: Path) -> None:
+    once, again = (run_quietly(tmp_path / name, method, *SMALL) for name in ("a", "b"))
+    assert without_timings(once) == without_timings(again)
+    assert len(once["weights_sha256"]) == 64
+    other = run_quietly(tmp_path / "c", method, *SMALL, "seed=2")
+    assert other["weights_sha256"] != once["weights_sha256"]
+
+
+def test_memory_is_herded_from_the_class_with_the_final_network() -> None:
+    learner = learner_for("lucir", *SMALL, "memory.per_class=4")
+    first, second = learner.stream.tasks[:2]
+    learner.learn(first, Silent())
+    kept = {label: list(ranks) for label, ranks in learner.memory.exemplars.items()}
+    learner.learn(second, Silent())
+    assert {label: learner.memory.exemplars[label] for label in first.classes} == kept  # old ones are not herded again
+    for label in second.classes:
+        members = learner.stream.train[label]
+        features = learner.reader.features(learner.stream.train_view, torch.tensor(members))
+        assert learner.memory.exemplars[label] == [members[rank] for rank in herd(features, 4)]
+
+
+def test_total_budget_shrinks_by_rank() -> None:
+    learner = learner_for("icarl", *SMALL, "memory.policy=total", "memory.total=24")
+    sizes = []
+    earlier: dict[int, list[int]] = {}
+    for task in learner.stream.tasks:
+        learner.learn(task, Silent())
+        exemplars = learner.memory.exemplars
+        assert sum(map(len, exemplars.values())) <= 24
+        for label, ranks in earlier.items():
+            assert exemplars[label] == ranks[: len(exemplars[label])]
+        earlier = {label: list(ranks) for label, ranks in exemplars.items()}
+        sizes.append(len(exemplars[0]))
+    assert sizes == [6, 4, 3, 2]
+
+
+def test_evaluation_agrees_with_one_image_at_a_time() -> None:
+    learner = learner_for("podnet", *SMALL, "data.test_per_class=6")
+    for task in learner.stream.tasks[:2]:
+        learner.learn(task, Silent())
+    rows = learner.evaluate(task)
+    learner.network.eval()
+    right = {"classifier": [0, 0], "nme": [0, 0]}
+    with torch.no_grad():
+        for label in range(task.n_seen):
+            for index in learner.stream.test[label]:
+                output = learner.network(learner.stream.test_view.plain(torch.tensor([index])))
+                distances = (learner.means - F.normalize(output.features, dim=1)).norm(dim=1)
+                part = int(label >= task.n_old)
+                right["classifier"][part] += int(output.scores.argmax()) == label
+                right["nme"][part] += int(distances.argmin()) == label
+    sizes = (6 * task.n_old, 6 * task.n_new)
+    for head, counts in right.items():
+        assert rows[head] == pytest.approx([100 * n / size for n, size in zip(counts, sizes, strict=True)])
+
+
+def test_matrix_row_counts_images_of_each_task() -> None:
+    confusion = torch.tensor([[8, 2, 0], [1, 1, 0], [3, 0, 9]])
+    tasks = (Task(0, 0, 2), Task(1, 2, 1))
+    assert matrix_row(confusion, tasks) == [75.0, 75.0]
+
+
+def test_imprinted_rows_before_training() -> None:
+    learner = learner_for("lucir", *SMALL)
+    first, second = learner.stream.tasks[:2]
+    learner.learn(first, Silent())
+    rows = learner._first_rows(second)
+    old = learner.network.head.weight.detach()
+    assert rows.shape == (second.n_new, 64)
+    assert rows.norm(dim=1).numpy() == pytest.approx(old.norm(dim=1).mean().item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("term", ["cross_entropy", "csc"])
+def test_a_loss_that_is_not_finite_stops_the_run(term: str, tmp_path: Path) -> None:
+    with pytest.raises(
+        RunFailed, match=rf"{term} became -?(inf|nan) in task {1 if term == 'cross_entropy' else 2}.*step"
+    ):
+        run_quietly(tmp_path / "run", "lucir+csc", *SMALL, f"loss.{term}.weight=1e39")
+
+
+def test_literal_form_fails_with_its_reason(tmp_path: Path) -> None:
+    with pytest.raises(RunFailed, match="literal form needs positive similarities"):
+        run_quietly(tmp_path / "run", "lucir+ct", *SMALL, "loss.ct.form=literal")
+
+
+def test_planned_images_are_those_seen(tmp_path: Path) -> None:
+    listener = Silent()
+    learner = learner_for("podnet", *SMALL)
+    seen = 0
+    real = listener.step
+
+    def count(task: Any, stage: str, epoch: int, epochs: int, images: int, parts: dict[str, float]) -> None:
+        nonlocal seen
+        seen += images
+        real(task, stage, epoch, epochs, images, parts)
+
+    listener.step = count  # type: ignore[method-assign]
+    planned = 0
+    for task in learner.stream.tasks:
+        planned += learner.planned_images(task)
+        learner.learn(task, listener)
+    assert seen == planned
+
+
+def test_learning_rates_of_the_schedule_are_used() -> None:
+    listener = Silent()
+    learner = learner_for("podnet", "train.epochs=4", "data.train_per_class=20")
+    learner.learn(learner.stream.tasks[0], listener)
+    rates = [record["lr"] for record in listener.epochs]
+    assert rates == pytest.approx([0.1 * (1 + math.cos(math.pi * max(0, e - 1) / 4)) / 2 for e in range(4)])
+    assert rates[0] == rates[1] == 0.1

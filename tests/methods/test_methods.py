@@ -1,0 +1,81 @@
+"""Every method with every addition, end to end on digits, over protocols that are not all alike."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from conftest import Silent, run_quietly
+from cscct.errors import UserError
+from cscct.methods import EXTRAS, METHODS, Method, canonical_name, parse_method, register
+
+BASES = ("replay", "icarl", "lucir", "podnet")
+PROTOCOLS = {"": (4, 2), "+csc": (4, 4), "+ct": (6, 3), "+cscct": (7, 1)}  # 4+4+2, 6+3+1 and single classes among them
+SIZES = {"": [4, 2, 2, 2], "+csc": [4, 4, 2], "+ct": [6, 3, 1], "+cscct": [7, 1, 1, 1]}
+COMBINATIONS = [(base, addition) for base in BASES for addition in PROTOCOLS]
+
+
+def test_all_combinations_are_tried() -> None:
+    assert len(COMBINATIONS) == 16
+    assert set(METHODS) >= {*BASES, "icarl-bce"}
+    assert set(EXTRAS) == {"csc", "ct", "cscct"}
+
+
+@pytest.mark.parametrize(("base", "addition"), COMBINATIONS, ids="".join)
+def test_runs_end_to_end(base: str, addition: str, tmp_path: Path) -> None:
+    first, step = PROTOCOLS[addition]
+    listener = Silent()
+    protocol = (f"protocol.base={first}", f"protocol.step={step}")
+    result = run_quietly(tmp_path / "run", base + addition, "train.epochs=2", *protocol, listener=listener)
+
+    assert result["status"] == "finished"
+    assert [len(task["classes"]) for task in result["tasks"]] == SIZES[addition]
+    assert json.loads((tmp_path / "run" / "result.json").read_text()) == result
+    for head in ("classifier", "nme"):
+        matrix = result["matrix"][head]
+        assert [len(row) for row in matrix] == list(range(1, len(SIZES[addition]) + 1))
+        assert all(0 <= accuracy <= 100 for row in matrix for accuracy in row)
+        assert matrix[0][0] > 130 / SIZES[addition][0]  # two epochs are enough to be above chance
+    assert result["summary"][result["headline"]]["last_accuracy"] > 20  # twice chance
+    later = [record["losses"] for record in listener.epochs if record["task"] > 0 and record["stage"] == "train"]
+    assert ("csc" in later[0]) == (addition in ("+csc", "+cscct"))
+    assert ("ct" in later[0]) == (addition in ("+ct", "+cscct"))
+    assert all(math.isfinite(value) for losses in later for value in losses.values())
+    first_task = [record["losses"] for record in listener.epochs if record["task"] == 0]
+    assert all(set(losses) in ({"cross_entropy"}, {"nca"}) for losses in first_task)
+    assert ("warning" in " ".join(listener.warnings)) is False
+    assert bool(listener.warnings) == (addition in ("+csc", "+ct"))  # a shorter last task is said aloud
+
+
+def test_one_class_at_a_time_from_the_start(tmp_path: Path) -> None:
+    """With one class there is nothing to tell apart: no gradient, all answers right. Then it goes on."""
+    for method in ("lucir+cscct", "podnet+cscct", "icarl+cscct", "replay"):
+        sets = ("train.epochs=1", "protocol.base=1", "protocol.step=1", "data.classes=4", "data.train_per_class=40")
+        result = run_quietly(tmp_path / method, method, *sets)
+        assert len(result["tasks"]) == 4
+        assert result["tasks"][0]["accuracy"] == {"classifier": 100.0, "nme": 100.0}
+
+
+def test_original_icarl(tmp_path: Path) -> None:
+    result = run_quietly(tmp_path / "run", "icarl-bce+cscct", "train.epochs=4")
+    assert result["headline"] == "nme"
+    assert result["summary"]["nme"]["last_accuracy"] > 40
+
+
+def test_names() -> None:
+    assert canonical_name("lucir+ct+csc") == "lucir+cscct"
+    assert canonical_name("icarl") == "icarl"
+    assert parse_method("podnet+ct")[1] == ("ct",)
+    for wrong, near in (("lucri", "lucir"), ("lucir+cscc", "cscct"), ("", "cscct list")):
+        with pytest.raises(UserError, match=near):
+            parse_method(wrong)
+
+
+def test_a_taken_name_is_refused() -> None:
+    with pytest.raises(ValueError, match="taken"):
+        register(Method("lucir", "another", {}))
+    with pytest.raises(ValueError, match="plus"):
+        register(Method("a+b", "another", {}))

@@ -1,0 +1,44 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from cscct.config import resolve
+from cscct.losses import WeightedSum
+from cscct.structs import Batch, Output, Step, Task
+
+FOLDER = Path(__file__).parent.parent / "benchmarks"
+
+
+def test_bench_runs_and_reports_every_ratio(tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    command = [sys.executable, str(FOLDER / "bench.py"), "--tiny", "--threads=1", f"--json={file}"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(file.read_text())
+    assert len(found["met"]) == 5
+    for name, value in found["ratios"].items():
+        assert value > 0
+        assert name in done.stdout
+    assert found["environment"]["threads"] == 1
+    assert {len(rates) for rates in found["images_per_second"].values()} == {1}
+
+
+def test_textbook_descends_the_same_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    from textbook import total_loss
+
+    torch.manual_seed(0)
+    task, labels = Task(1, 50, 5), torch.tensor([0, 3, 3, 49, 50, 52, 52, 54])
+    scale = torch.tensor(1.7)
+    student = Output((), torch.randn(8, 16, requires_grad=True), torch.rand(8, 55), scale)
+    teacher = Output((), torch.randn(8, 16), torch.rand(8, 50), scale)
+    terms = resolve("lucir+cscct", "cifar100").terms
+    ours, _ = WeightedSum(terms, task)(Step(Batch(torch.empty(8, 0), labels, labels >= 50), student, teacher, task))
+    theirs = total_loss(student, teacher, labels, task)
+    torch.testing.assert_close(theirs, ours)
+    gradients = [torch.autograd.grad(loss, student.features)[0] for loss in (theirs, ours)]
+    torch.testing.assert_close(*gradients)

@@ -1,0 +1,50 @@
+"""A miniature of ImageNet-Subset through the real ResNet-18s at 224 pixels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from conftest import Silent, settings_for
+from cscct.data.folders import subset_wnids
+from cscct.learn.build import complete, load_dataset
+from cscct.runs.runner import execute
+from cscct.runs.store import RunFolder
+
+
+@pytest.fixture(scope="module")
+def miniature(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The layout and all the wnids, two JPEGs each to learn from and one to test; one is CMYK, one grey."""
+    root = tmp_path_factory.mktemp("imagenet")
+    rng = np.random.default_rng(0)
+    for number, wnid in enumerate(subset_wnids()):
+        for part, count in (("train", 2), ("val", 1)):
+            folder = root / part / wnid
+            folder.mkdir(parents=True)
+            for i in range(count):
+                pixels = rng.integers(0, 255, (6, 8, 3), dtype=np.uint8)
+                image = Image.fromarray(pixels).resize((280, 240 + number), Image.Resampling.BICUBIC)
+                mode = {(0, 0): "CMYK", (0, 1): "L"}.get((number, i), "RGB")
+                image.convert(mode).save(folder / f"{wnid}_{i}.JPEG", quality=70)
+    return root
+
+
+@pytest.mark.parametrize(("method", "backbone"), [("lucir+cscct", "lucir"), ("podnet+cscct", "podnet")])
+def test_two_tasks(method: str, backbone: str, miniature: Path, tmp_path: Path) -> None:
+    sets = ("train.epochs=1", "data.classes=6", "protocol.base=4", "protocol.step=2", "train.batch_size=5")
+    quick = ("data.order=natural", "runtime.threads=1", *(["finetune.epochs=1"] if backbone == "podnet" else []))
+    settings = settings_for(method, "imagenet-subset", *sets, *quick)
+    assert (settings.network.backbone, settings.data.transform.size) == (f"{backbone}-resnet18", 224)
+    listener = Silent()
+    dataset = load_dataset(settings, miniature, listener.warnings.append)
+    assert (len(dataset.class_names), len(dataset.train), len(dataset.test)) == (100, 200, 100)
+    result = execute(
+        complete(settings, dataset), dataset, RunFolder(tmp_path / "run"), listener, listener.warnings.append
+    )
+    assert result["status"] == "finished"
+    assert [task["classes"] for task in result["tasks"]] == [list(subset_wnids()[:4]), list(subset_wnids()[4:6])]
+    assert [record["stage"] for record in listener.epochs][:2] == ["train", "train"]
+    assert len(listener.warnings) == 1  # fewer images than the memory could hold
