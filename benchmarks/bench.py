@@ -171,7 +171,7 @@ def share_of_terms(learner: Learner, teacher: Network, batch: Batch, rounds: int
 
 def peak_of_a_run(size: Size) -> float:
     """Gigabytes this process held at most, after the second task with CIFAR-100's number of images in memory. Of each
-    class only some are used, which saves time and no memory."""
+    class only some are used, which saves time and hardly any memory."""
     dataset = random_dataset([size.stored] * 100, [size.stored // 5] * 100)
     learner, _ = after_first_task(size, dataset, data={"train_per_class": 60, "test_per_class": 20})
     learner.learn(learner.stream.tasks[1], Listener())
@@ -211,12 +211,10 @@ def main() -> None:
     per_exemplar = OLD + 25 * NEW  # training images in a round
     size = Size(args.threads or torch.get_num_threads(), min(20, max(1, round(args.batches * 128 / per_exemplar))))
     if args.tiny:
-        size = replace(size, depth=8, batch=64, exemplars=1, rounds=1, stored=5)
+        size = replace(size, depth=8, batch=32, exemplars=1, rounds=1, stored=5)
     here = environment(size)
     print(*(f"{name}: {value}" for name, value in here.items()), sep="\n")
-    print(
-        f"a round: {size.exemplars / 20:.0%} of an epoch of {20 * per_exemplar} images and its {100 * (OLD + NEW)} tests"
-    )
+    print(f"a round: {size.exemplars / 20:.0%} of an epoch's {20 * per_exemplar} images and {100 * (OLD + NEW)} tests")
     if args.tiny:
         print("tiny: batches are not what the names say, and the figures mean nothing")
     found = measure(size)

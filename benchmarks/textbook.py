@@ -11,6 +11,7 @@ import copy
 import math
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from cscct.data import Dataset, Split
+from cscct.data import ArrayImages, Dataset, Split
 from cscct.nets import Network
 from cscct.recipe import Stage, TransformSpec
 from cscct.structs import Output, Task
@@ -27,6 +28,7 @@ from cscct.structs import Output, Task
 
 class PILImages(torch.utils.data.Dataset[tuple[Tensor, int]]):
     def __init__(self, split: Split, spec: TransformSpec, train: bool):
+        assert isinstance(split.images, ArrayImages)
         self.pixels = split.images.pixels.permute(0, 2, 3, 1).contiguous().numpy()
         self.labels, self.train = split.labels, train
         self.mean, self.std = (torch.tensor(values).view(-1, 1, 1) for values in (spec.mean, spec.std))
@@ -72,7 +74,8 @@ def textbook_rounds(
     networks: tuple[Network, Network], dataset: Dataset, spec: TransformSpec, stage: Stage, task: Task
 ) -> Iterator[tuple[float, float]]:
     """Epoch after epoch over the whole dataset, from copies of student and teacher: seconds of training, of testing."""
-    student, teacher = (copy.deepcopy(network).to(memory_format=torch.contiguous_format) for network in networks)
+    layout: Any = {"memory_format": torch.contiguous_format}
+    student, teacher = (copy.deepcopy(network).to(**layout) for network in networks)
     teacher.eval().requires_grad_(True)
     train, test = (PILImages(split, spec, split is dataset.train) for split in (dataset.train, dataset.test))
     train_loader = DataLoader(train, stage.batch_size, shuffle=True, num_workers=2)

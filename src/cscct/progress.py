@@ -25,7 +25,7 @@ class Display:
         self.done = self.images = 0
         self.started = self.last_line = time.monotonic()
         self.live = self._live() if mode == "live" else None
-        self.bar = self.live.add_task("", total=1, status="") if self.live else None
+        self.bar = self.live.add_task("reading data", total=1, status="") if self.live else None
 
     def _live(self) -> Progress:
         columns = (
@@ -59,6 +59,8 @@ class Display:
         self.title = f"{settings.method} on {settings.dataset}, seed {settings.seed}{count}"
         sizes = "+".join(str(task.n_new) for task in tasks[:6]) + ("+…" if len(tasks) > 6 else "")
         self.say(f"{self.title}: {len(tasks)} tasks of {sizes} classes")
+        if self.live and self.bar is not None:
+            self.live.update(self.bar, description=self.title, completed=0, total=images, status="starting")
 
     def step(self, task: Task, stage: str, epoch: int, epochs: int, images: int, parts: dict[str, float]) -> None:
         self.done += images

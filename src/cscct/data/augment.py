@@ -22,6 +22,8 @@ Variant = Literal["none", "hflip", "bgr"]
 class View(Protocol):
     """Images of a split as network inputs: float, (k, channels, height, width), channels last in memory."""
 
+    prefetch: int  # batches worth preparing ahead, in the background
+
     def train(self, indices: Tensor, generator: Generator) -> Tensor: ...
 
     def plain(self, indices: Tensor, variant: Variant = "none") -> Tensor: ...
@@ -66,6 +68,8 @@ class _Finish:
 
 
 class ArrayView:
+    prefetch = 0  # a batch takes a few milliseconds; a second thread would only take the cores from training
+
     def __init__(self, images: ArrayImages, spec: TransformSpec):
         self.pixels, self.padding, self.finish = images.pixels, spec.padding, _Finish(spec)
 
@@ -88,6 +92,7 @@ class FileView:
     """Files are decoded, cropped and resized by a pool of threads (the image library releases the interpreter lock);
     every random number is drawn before, so the result does not depend on which thread comes first."""
 
+    prefetch = 2
     TRIES = 10
 
     def __init__(self, images: FileImages, spec: TransformSpec, workers: int):

@@ -54,7 +54,7 @@ def training_batches(
         images = view.train(pool.indices[chosen], generator(seed, *key, "augment", step))
         return Batch(images.to(device), pool.labels[chosen].to(device), pool.is_new[chosen].to(device))
 
-    yield from ahead(make, -(-len(pool) // batch_size))
+    yield from ahead(make, -(-len(pool) // batch_size), view.prefetch)
 
 
 def plain_batches(
@@ -62,11 +62,14 @@ def plain_batches(
 ) -> Iterator[Tensor]:
     """Test-transformed images in order."""
     chunks = indices.split(batch_size)
-    yield from ahead(lambda step: view.plain(chunks[step], variant).to(device), len(chunks))
+    yield from ahead(lambda step: view.plain(chunks[step], variant).to(device), len(chunks), view.prefetch)
 
 
 def ahead(make: Callable[[int], T], count: int, depth: int = 2) -> Iterator[T]:
-    """make(0), make(1), ... with up to `depth` of them prepared in the background."""
+    """make(0), make(1), ... with up to `depth` of them prepared in the background; with 0, each when it is due."""
+    if depth == 0:
+        yield from map(make, range(count))
+        return
     with ThreadPoolExecutor(1) as worker:
         waiting: deque[Future[T]] = deque()
         try:

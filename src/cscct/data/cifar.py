@@ -6,9 +6,6 @@ refuses everything else.
 
 from __future__ import annotations
 
-import hashlib
-import pickle
-import re
 import tarfile
 import zlib
 from dataclasses import dataclass
@@ -17,10 +14,10 @@ from typing import IO, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from cscct.data.base import ArrayImages, Dataset, Split
 from cscct.data.sources import LoadRequest, listing, locate
+from cscct.data.unpickle import HashingReader, PlainArray, Refused, SafeUnpickler, text_of
 from cscct.errors import UserError
 
 FOLDER = "cifar-100-python"
@@ -45,7 +42,6 @@ _LAYOUT = _Layout(  # read when a file is loaded, so that a test can stand a min
     },
 )
 _FILES = ("train", "test", "meta")
-_LARGE = 1 << 16
 
 
 def load_cifar100(request: LoadRequest) -> Dataset:
@@ -130,12 +126,12 @@ class _Builder:
 def _split(content: dict[str, Any], per_class: int, origin: str) -> Split:
     pixels, labels = content.get("data"), content.get("fine_labels")
     count = _LAYOUT.classes * per_class
-    if not isinstance(pixels, _Array):
+    if not isinstance(pixels, PlainArray):
         raise _wrong(origin, "it has no array of pixels called 'data'")
     array = pixels.values
     if array.dtype != np.uint8 or array.shape != (count, 3072):
         raise _wrong(origin, f"its pixels are {array.dtype} {array.shape} instead of uint8 ({count}, 3072)")
-    if isinstance(labels, _Array):
+    if isinstance(labels, PlainArray):
         labels = labels.values.tolist()
     if not isinstance(labels, list) or not all(type(label) is int for label in labels):
         raise _wrong(origin, "it has no list of whole numbers called 'fine_labels'")
@@ -156,7 +152,7 @@ def _class_names(content: dict[str, Any], origin: str) -> tuple[str, ...]:
     names = content.get("fine_label_names")
     if not isinstance(names, list) or not all(isinstance(name, (str, bytes)) and name for name in names):
         raise _wrong(origin, "it has no list of names called 'fine_label_names'")
-    texts = tuple(_text(name) for name in names)
+    texts = tuple(text_of(name) for name in names)
     if len(texts) != _LAYOUT.classes or len(set(texts)) != len(texts):
         raise _wrong(origin, f"it has {len(set(texts))} different class names instead of {_LAYOUT.classes}")
     return texts
@@ -166,132 +162,17 @@ def _wrong(origin: str, what: str) -> UserError:
     return UserError(f"{origin} does not hold CIFAR-100: {what}; {CLEAN_COPY}.")
 
 
-def _text(value: str | bytes | bytearray) -> str:
-    """Python 2 wrote its strings as bytes, Python 3 writes them as text: both are met."""
-    return value if isinstance(value, str) else value.decode("latin1")
-
-
 def _read_pickle(file: IO[bytes], origin: str) -> tuple[dict[str, Any], str]:
     """The dictionary in the file, keyed by text, and the md5 of the whole file."""
-    reader = _HashingReader(file)
+    reader = HashingReader(file)
     try:
-        content = _SafeUnpickler(reader, encoding="bytes").load()
+        content = SafeUnpickler(reader, encoding="bytes").load()
         reader.drain()
-    except _Refused as refusal:
+    except Refused as refusal:
         raise UserError(f"{origin} {refusal} and is refused; {CLEAN_COPY}.") from refusal
     except Exception as error:  # a broken pickle can fail in any way
         why = str(error) or type(error).__name__
         raise UserError(f"{origin} is broken or incomplete ({why}): {CLEAN_COPY}.") from error
     if not isinstance(content, dict):
         raise _wrong(origin, "it is not a dictionary")
-    return {_text(k): v for k, v in content.items() if isinstance(k, (str, bytes))}, reader.md5.hexdigest()
-
-
-class _HashingReader:
-    """Hashes what passes through, so that a file is read once. Large blocks come as bytearray: memory that
-    torch can take over without a copy."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file: Any = file
-        self.md5 = hashlib.md5(usedforsecurity=False)
-
-    def read(self, size: int) -> bytes:
-        block: Any = self._file.read(size) if size < _LARGE else self._read_large(size)
-        if len(block) < size:
-            raise EOFError("it ends too early")
-        self.md5.update(block)
-        return block
-
-    def _read_large(self, size: int) -> bytearray:
-        """Piece by piece: inside an archive, one call for all of it would make a second copy."""
-        block = bytearray(size)
-        with memoryview(block) as view:
-            got = 0
-            while more := self._file.readinto(view[got : got + _LARGE]):
-                got += more
-        del block[got:]
-        return block
-
-    def readline(self) -> bytes:
-        line: bytes = self._file.readline()
-        if not line.endswith(b"\n"):
-            raise EOFError("it ends too early")
-        self.md5.update(line)
-        return line
-
-    def drain(self) -> None:
-        while rest := self._file.read(_LARGE):
-            self.md5.update(rest)
-
-
-class _Refused(Exception):
-    """The pickle asks for something that CIFAR-100 does not need."""
-
-
-class _Dtype:
-    """Stands in for numpy.dtype while a pickle is read: only numbers and short strings, never objects."""
-
-    def __init__(self, name: str | bytes, align: object = False, copy: object = False) -> None:
-        self.name = _text(name)
-        self.order = "|"
-        if not re.fullmatch(r"b1|[iu][1248]|f[248]|[SU]\d{1,4}", self.name):
-            raise _Refused(f"holds an array of type {self.name[:40]!r} (objects rather than numbers)")
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.order = _text(state[1])
-
-    def numpy(self) -> np.dtype[Any]:
-        return np.dtype(self.order + self.name)
-
-
-class _Array:
-    """Stands in for numpy.ndarray while a pickle is read."""
-
-    values: NDArray[Any]
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        shape, dtype, fortran, data = state[-4:]
-        self.fill(data, dtype, shape, "F" if fortran else "C")
-
-    def fill(self, data: Any, dtype: _Dtype, shape: Any, order: Any) -> None:
-        if isinstance(data, str):  # Python 2 bytes that Python 3 wrote again as text
-            data = data.encode("latin1")
-        self.values = np.frombuffer(data, dtype.numpy()).reshape(shape, order=order)
-
-
-class _SafeUnpickler(pickle._Unpickler):
-    """Every name a pickle may ask for is answered by one of ours.
-
-    The Python unpickler and not the C one: that copies each block once more, here 154 MB.
-    """
-
-    def find_class(self, module: str, name: str) -> Any:
-        allowed = {
-            "numpy.ndarray": _Array,
-            "numpy.dtype": _Dtype,
-            "numpy.core.multiarray._reconstruct": self._reconstruct,
-            "numpy.core.multiarray.scalar": self._scalar,
-            "numpy.core.numeric._frombuffer": self._frombuffer,  # pickle protocol 5
-            "_codecs.encode": self._encode,
-        }
-        asked = f"{module}.{name}"
-        found = allowed.get(asked.replace("numpy._core.", "numpy.core.", 1))
-        if found is None:
-            raise _Refused(f"tries to build `{asked}`")
-        return found
-
-    def _reconstruct(self, kind: object, shape: object, typecode: object) -> _Array:
-        return _Array()  # its content follows, through __setstate__
-
-    def _frombuffer(self, data: Any, dtype: _Dtype, shape: Any, order: Any) -> _Array:
-        array = _Array()
-        array.fill(data, dtype, shape, _text(order))
-        return array
-
-    def _scalar(self, dtype: _Dtype, data: Any) -> Any:
-        array = _Array()
-        array.fill(data, dtype, (), "C")
-        return array.values.item()
-
-    def _encode(self, text: str, encoding: str = "latin1") -> bytes:
-        return text.encode("latin1")
+    return {text_of(k): v for k, v in content.items() if isinstance(k, (str, bytes))}, reader.md5.hexdigest()
