@@ -152,7 +152,7 @@ def share_of_terms(learner: Learner, teacher: Network, batch: Batch, rounds: int
     task, network, terms = learner.stream.tasks[1], learner.network, learner.recipe.terms
     lucir = WeightedSum([term for term in terms if term.name not in ("csc", "ct")], task)
     added = WeightedSum([term for term in terms if term.name in ("csc", "ct")], task)
-    work = Work("train", task, network, teacher, lucir, trained(network), lambda _: [batch], train_mode=True)
+    work = Work("train", task, network, teacher, lucir, trained(network), lambda *_: [batch], train_mode=True)
     with torch.no_grad():
         step = Step(batch, network(batch.images), teacher(batch.images), task)
     step.student.features.requires_grad_()
@@ -211,7 +211,7 @@ def main() -> None:
     per_exemplar = OLD + 25 * NEW  # training images in a round
     size = Size(args.threads or torch.get_num_threads(), min(20, max(1, round(args.batches * 128 / per_exemplar))))
     if args.tiny:
-        size = replace(size, depth=8, batch=32, exemplars=1, rounds=1, stored=5)
+        size = replace(size, depth=8, batch=16, exemplars=1, rounds=1, stored=5)
     here = environment(size)
     print(*(f"{name}: {value}" for name, value in here.items()), sep="\n")
     print(f"a round: {size.exemplars / 20:.0%} of an epoch's {20 * per_exemplar} images and {100 * (OLD + NEW)} tests")

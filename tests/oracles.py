@@ -232,10 +232,8 @@ def herd_official(features: Array, count: int, limit: int = 1000) -> tuple[list[
     ranks: list[int] = []
     picks: list[int] = []
     while len(ranks) < min(count, len(d)) and len(picks) < limit:
-        best = 0
-        for i in range(len(d)):
-            if dot(w, d[i]) > dot(w, d[best]):
-                best = i
+        products = [dot(w, row) for row in d]
+        best = products.index(max(products))  # the first, where several are equal
         picks.append(best)
         if best not in ranks:
             ranks.append(best)

@@ -114,7 +114,7 @@ def test_compare_shares_first_tasks_and_gives_paired_differences(cscct: Call, tm
     words = ("compare", "lucir", "lucir+cscct", "icarl", "--seeds", "1,2", *QUICK)
     done = cscct(*words, "--out", "c")
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("training shared with an earlier run") == 4  # of six runs two train their first task
+    assert done.stderr.count("training done before") == 4  # of six runs two train their first task
     assert "vs lucir" in done.stdout
     assert "Results: c" in done.stdout
     assert len(list((tmp_path / "c" / "first-tasks").iterdir())) == 2

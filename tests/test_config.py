@@ -116,6 +116,7 @@ RECIPES = {
         "finetune.weight_decay": 5e-4,
         "finetune.schedule.kind": "constant",
         "finetune.batch_norm": "drift",
+        "finetune.clamp_gradients": 5.0,
         "predict.headline": "classifier",
         "predict.nme_aug": "hflip",
     },

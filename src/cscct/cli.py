@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from . import __version__
-from .errors import RunFailed, UserError
+from .errors import Interrupted, RunFailed, UserError
 from .plugins import load_plugins
 
 if TYPE_CHECKING:
     from .config import Settings
     from .progress import Display
+    from .runs.store import FirstTasks, RunFolder
 
 app = typer.Typer(
     help="Image classifiers that learn new classes, task after task, without forgetting the old ones.",
@@ -81,28 +85,27 @@ def run(
     flags = _flags(base, step, device, threads, skip_bad_images, seed)
     load_plugins(plugin)
     settings = _settings(method, dataset, recipe, config, sets, flags)
-    from .runs.many import Datasets
-    from .runs.runner import execute
     from .runs.store import FirstTasks, RunFolder
 
-    with _display(quiet, as_json) as display:
-        datasets = Datasets(data_dir, display.warn)
-        if out is not None:
-            RunFolder(out).check_usable()  # before the data is read
-        settings = datasets.complete(settings)
-        folder = RunFolder(out or _free_name(Path("runs"), f"{settings.method}-{settings.dataset}-seed{settings.seed}"))
-        if folder.state(settings) == "finished":
-            display.say(f"This run is finished already: {folder.path}")
-            result = folder.result()
-        else:
-            shared = FirstTasks(first_tasks) if first_tasks else None
-            result = execute(settings, datasets.of(settings), folder, display, display.warn, shared)
-    if as_json:
-        print(json.dumps(result, indent=1))
-    elif not quiet:
-        from .show import print_result
+    folder = RunFolder(out or _free_name(Path("runs"), f"{settings.method}-{settings.dataset}-seed{settings.seed}"))
+    folder.check_usable()  # before the data is read
+    _carry_out(settings, folder, data_dir, FirstTasks(first_tasks) if first_tasks else None, quiet, as_json)
 
-        print_result(result, folder.path)
+
+@app.command()
+def resume(
+    run_dir: Annotated[Path, typer.Argument(help="The folder of a run that was stopped.")],
+    data_dir: DataDir = None,
+    plugin: Plugin = [],  # noqa: B006
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Go on with a run after a crash, a kill or Ctrl-C, as if nothing had happened."""
+    load_plugins(plugin)
+    from .runs.store import RunFolder
+
+    folder = RunFolder(run_dir)
+    _carry_out(folder.settings(), folder, data_dir, None, quiet, as_json)
 
 
 @app.command()
@@ -146,7 +149,7 @@ def compare(
     from .runs.many import Datasets, Job, run_here, run_in_processes
     from .runs.store import FirstTasks, RunFolder
 
-    with _display(quiet, as_json, len(wanted)) as display:
+    with _display(quiet, as_json, len(wanted)) as display, _stop_on_request(display) as stop:
         folder = out or _free_name(Path("runs"), f"compare-{dataset}")
         datasets = Datasets(data_dir, display.warn)
         settings = [datasets.complete(one) for one in wanted]
@@ -155,10 +158,10 @@ def compare(
             job.folder.state(job.settings)  # a folder with another run is refused before any work
         shared = FirstTasks(folder / "first-tasks")
         if jobs == 1:
-            results = run_here(plan, datasets, shared, display)
+            results = run_here(plan, datasets, shared, display, stop)
         else:
             words = [*(["--data-dir", str(data_dir)] if data_dir else []), *_repeat("--plugin", plugin)]
-            results = run_in_processes(plan, jobs, shared, words, _Counter(display, len(plan)))
+            results = run_in_processes(plan, jobs, shared, words, _Counter(display, len(plan)), stop)
     by_method: dict[str, list[Any]] = {}
     for job, result in zip(plan, results, strict=True):
         by_method.setdefault(job.settings.method, []).append(result)
@@ -252,16 +255,62 @@ def data_check(
         print(f"{key.replace('_', ' '):26} {value}")
 
 
+def _carry_out(
+    settings: Settings, folder: RunFolder, data_dir: Path | None, shared: FirstTasks | None, quiet: bool, as_json: bool
+) -> None:
+    from .runs.many import Datasets
+    from .runs.runner import execute
+
+    with _display(quiet, as_json) as display, _stop_on_request(display) as stop:
+        datasets = Datasets(data_dir, display.warn)
+        settings = datasets.complete(settings)
+        if folder.state(settings) == "finished":
+            display.say(f"This run is finished already: {folder.path}")
+            result = folder.result()
+        else:
+            result = execute(settings, datasets.of(settings), folder, display, display.warn, shared, stop)
+    if as_json:
+        print(json.dumps(result, indent=1))
+    elif not quiet:
+        from .show import print_result
+
+        print_result(result, folder.path)
+
+
+@contextmanager
+def _stop_on_request(display: Display) -> Iterator[Callable[[], bool]]:
+    """Ctrl-C or a polite kill asks for a stop at the next step; a second Ctrl-C does not wait for it."""
+    asked: list[int] = []
+
+    def hear(number: int, _: object) -> None:
+        if asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if not asked:
+            display.say("Stopping after this step, with a checkpoint (Ctrl-C again: at once, without) ...")
+        asked.append(number)
+
+    before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def main() -> None:
-    """Exit 0 on success, 2 on a user's mistake, 1 when the work could not go on, 130 when stopped by hand."""
+    """Exit 0 on success, 2 on a user's mistake, 1 when the work could not go on, 130 when stopped on request."""
     try:
         code = app(standalone_mode=False)
     except UserError as error:
         code = _fail(str(error), 2)
     except RunFailed as error:
         code = _fail(str(error), 1)
+    except Interrupted as error:
+        code = _fail(str(error), 130, "")
     except (KeyboardInterrupt, typer.Abort):
-        code = _fail("Stopped. What was finished is in the run's folder.", 130)
+        code = _fail(
+            "Stopped at once. What the last checkpoint holds is not lost: `cscct resume RUN_DIR` goes on.", 130
+        )
     except BrokenPipeError:  # the reader went away, as `head` does
         sys.stderr.close()
         code = 0
@@ -272,8 +321,8 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _fail(sentence: str, code: int) -> int:
-    print(f"error: {sentence}", file=sys.stderr)
+def _fail(sentence: str, code: int, kind: str = "error: ") -> int:
+    print(kind + sentence, file=sys.stderr)
     return code
 
 
@@ -382,12 +431,12 @@ def _report_comparison(
 ) -> None:
     from .runs import compare as maths
     from .runs.figures import accuracy_curves
-    from .runs.store import write_atomically
+    from .runs.files import write_text
 
     rows = maths.compare(results)
     answer = maths.as_json(rows, seeds, settings.dataset)
-    write_atomically(folder / "compare.json", json.dumps(answer, indent=1) + "\n")
-    write_atomically(folder / "compare.csv", maths.as_csv(rows))
+    write_text(folder / "compare.json", json.dumps(answer, indent=1) + "\n")
+    write_text(folder / "compare.csv", maths.as_csv(rows))
     protocol = f"B={settings.protocol.base}, C={settings.protocol.step}"
     count = f"{len(seeds)} seed" + ("s" if len(seeds) > 1 else "")
     accuracy_curves(results, f"{settings.dataset}, {protocol}, {count}", folder / "curves.png")

@@ -16,7 +16,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, TypeAdapter, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    PositiveInt,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+)
 
 from . import __version__
 from .data.sources import DATASETS
@@ -58,6 +67,11 @@ class RuntimeSpec(Spec):
     eval_batch_size: PositiveInt = 500
 
 
+@dataclasses.dataclass(frozen=True)
+class CheckpointSpec(Spec):
+    minutes: NonNegativeFloat = 5.0  # between two checkpoints within a task; 0: after every step
+
+
 class Settings(BaseModel):
     """Everything that affects a result."""
 
@@ -66,7 +80,7 @@ class Settings(BaseModel):
     method: str
     dataset: str
     recipe: Literal["released", "printed"] = "released"
-    seed: Annotated[int, Field(ge=0)] = 1
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
     protocol: ProtocolSpec = ProtocolSpec()
     data: DataSpec = DataSpec()
     network: NetworkSpec = NetworkSpec()
@@ -76,6 +90,7 @@ class Settings(BaseModel):
     memory: MemorySpec = MemorySpec()
     predict: PredictSpec = PredictSpec()
     runtime: RuntimeSpec = RuntimeSpec()
+    checkpoint: CheckpointSpec = CheckpointSpec()
 
     @field_validator("loss", mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""The two ways a command can end badly, each with its exit code.
+"""The ways a command can end other than well, each with its exit code.
 
 Every message is a sentence for the person at the terminal: what is wrong, and what to do about it.
 """
@@ -10,3 +10,7 @@ class UserError(Exception):
 
 class RunFailed(Exception):
     """The request was right but the work could not go on: exit 1, what was finished stays."""
+
+
+class Interrupted(Exception):
+    """Stopped on request, after a checkpoint: exit 130."""

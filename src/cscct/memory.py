@@ -39,7 +39,7 @@ def _official(unit: Tensor, mean: Tensor, count: int) -> list[int]:
     chosen: dict[int, None] = {}  # keeps the order of first picks
     w = mean.clone()
     for _ in range(MAX_PICKS):
-        pick = int((unit @ w).argmax())
+        pick = int((unit * w).sum(dim=1).argmax())  # not unit @ w: there equal rows may differ in their last bits
         chosen[pick] = None
         if len(chosen) == count:
             break

@@ -81,11 +81,15 @@ class Display:
     def epoch(self, record: dict[str, Any]) -> None:
         pass
 
-    def task_finished(self, entry: Mapping[str, Any], skipped_images: int) -> None:
-        self.images -= skipped_images
+    def skipped(self, images: int) -> None:
+        """Images that need no training, because another run or an earlier process has done it."""
+        self.images -= images
+        if images:
+            self.say("  (training done before by this or another run)")
+
+    def task_finished(self, entry: Mapping[str, Any]) -> None:
         both = ", ".join(f"{name} {value:.2f} %" for name, value in entry["accuracy"].items())
-        shared = " (training shared with an earlier run)" if skipped_images else ""
-        self.say(f"  task {entry['task'] + 1}/{len(self.tasks)}: {both}, {clock(entry['seconds'])}{shared}")
+        self.say(f"  task {entry['task'] + 1}/{len(self.tasks)}: {both}, {clock(entry['seconds'])}")
 
     def run_finished(self, result: Mapping[str, Any], folder: Path) -> None:
         pass

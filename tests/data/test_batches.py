@@ -191,6 +191,44 @@ def test_ahead_stops_with_its_consumer(way: str) -> None:
     assert len(made) == left <= 5
 
 
+def test_ahead_drops_what_has_not_begun() -> None:
+    made: list[int] = []
+    go_on = threading.Event()
+
+    def make(step: int) -> int:
+        made.append(step)
+        if step == 1:
+            go_on.wait(5)
+        return step
+
+    items = ahead(make, 1000)
+    next(items)  # 1 is being made, 2 waits
+    assert wait_until(lambda: made == [0, 1])
+    threading.Timer(0.05, go_on.set).start()
+    items.close()  # type: ignore[attr-defined]
+    assert made == [0, 1]
+
+
+def test_ahead_by_nothing_starts_no_thread() -> None:
+    made: list[int] = []
+    items = ahead(lambda step: made.append(step) or threading.get_ident(), 20, depth=0)  # type: ignore[func-returns-value]
+    assert [next(items), next(items)] == [threading.get_ident()] * 2
+    assert made == [0, 1]
+
+
+@pytest.mark.parametrize("start", [0, 1, 5, 7, 8, 20])
+def test_an_epoch_can_be_taken_up_at_any_step(start: int) -> None:
+    noise = torch.randint(0, 256, (60, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    view = make_view(ArrayImages(noise), TransformSpec(padding=2, brightness=0.3))
+    pool = join(NEW, MEMORY)
+    whole = list(training_batches(view, pool, 4, 1, (0, "train", 0), CPU))
+    rest = list(training_batches(view, pool, 4, 1, (0, "train", 0), CPU, start))
+    assert len(whole) == 8
+    assert len(rest) == max(0, 8 - start)
+    for one, other in zip(whole[start:], rest, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
 def test_training_batches_stop_with_their_consumer() -> None:
     before = set(threading.enumerate())
     batches = training_batches(VIEW, join(NEW, MEMORY), 2, 1, (0,), CPU)

@@ -10,19 +10,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from conftest import Silent, learner_for, run_quietly
+from conftest import Silent, learner_for, run_quietly, without_timings
 from cscct.errors import RunFailed
 from cscct.learn.predict import matrix_row
 from cscct.memory import herd
 from cscct.structs import Task
 
 SMALL = ("train.epochs=2", "data.train_per_class=30")
-
-
-def without_timings(result: Any) -> Any:
-    if isinstance(result, dict):
-        return {k: without_timings(v) for k, v in result.items() if k not in ("seconds", "environment")}
-    return [without_timings(v) for v in result] if isinstance(result, list) else result
 
 
 @pytest.mark.parametrize("method", ["lucir+cscct", "podnet+cscct", "icarl+cscct"])

@@ -41,10 +41,10 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, dict[str, bo
     seen: list[tuple[str, int, dict[str, bool]]] = []
     real = learner_module.run_stage
 
-    def spy(work, stage, listener):  # type: ignore[no-untyped-def]
+    def spy(work, stage, listener, *more):  # type: ignore[no-untyped-def]
         before = {name: tensor.detach().clone() for name, tensor in work.network.state_dict().items()}
         teacher = {n: t.clone() for n, t in work.teacher.state_dict().items()} if work.teacher else {}
-        real(work, stage, listener)
+        real(work, stage, listener, *more)
         after = work.network.state_dict()
         seen.append((work.name, work.task.index, groups(before, after)))
         if work.teacher:
@@ -113,10 +113,10 @@ def test_teacher_is_the_network_after_fine_tuning(monkeypatch: pytest.MonkeyPatc
     teachers = []
     real = learner_module.run_stage
 
-    def spy(work, stage, listener):  # type: ignore[no-untyped-def]
+    def spy(work, stage, listener, *more):  # type: ignore[no-untyped-def]
         if work.name == "train":
             teachers.append({n: t.clone() for n, t in work.teacher.state_dict().items()} if work.teacher else None)
-        real(work, stage, listener)
+        real(work, stage, listener, *more)
 
     monkeypatch.setattr(learner_module, "run_stage", spy)
     ends = []

@@ -1,4 +1,4 @@
-"""What every loss promises, whatever it computes. A loss registered tomorrow is tested here without being named."""
+"""What every loss promises, whatever it computes. One registered tomorrow is tested too, and needs a slow version."""
 
 import copy
 import dataclasses

@@ -70,12 +70,25 @@ def test_same_seed_same_network() -> None:
     assert all(torch.equal(one[key], other[key]) for key in one)
 
 
-def test_weights_can_be_stored_and_put_back() -> None:
-    source, target = build("linear"), build("linear", classes=3)
-    for network in (source, target):
-        network.head.grow(network.head.fresh_rows(2, gen(7 if network is source else 8)))
-    target.load_state_dict(source.state_dict())
-    torch.testing.assert_close(target.eval()(images()).scores, source.eval()(images()).scores)
+@pytest.mark.parametrize(("head", "rows"), [("linear", 1), ("cosine", 1), ("proxies", 4)])
+def test_weights_can_be_stored_and_put_back(head: str, rows: int) -> None:
+    """Into a network that has seen another number of classes; what trains there is still what trains."""
+    source, target = build(head, rows=rows), build_network("lucir-resnet", 8, 1, head, rows, gen(6))
+    source.head.grow(source.head.fresh_rows(2, gen(7)))
+    with torch.no_grad():
+        source.head.scale.fill_(3.0)
+    source(images())  # moves the running statistics
+    target.load(source.state_dict())
+    assert target.head.classes == 5
+    assert {name: one.shape for name, one in target.state_dict().items()} == {
+        name: one.shape for name, one in source.state_dict().items()
+    }
+    assert torch.equal(target.eval()(images()).logits, source.eval()(images()).logits)
+    shared = {one.untyped_storage().data_ptr() for one in source.parameters()}
+    assert not shared & {one.untyped_storage().data_ptr() for one in target.parameters()}
+    assert [tuple(one.shape) for one in target.head.trainable(old=True, scale=True)] == [
+        tuple(one.shape) for one in source.head.trainable(old=True, scale=True)
+    ]
 
 
 @pytest.mark.parametrize("channels_last", [False, True])

@@ -10,17 +10,18 @@ import torch
 from conftest import Silent, run_quietly, settings_for
 from cscct.config import Settings
 from cscct.errors import UserError
-from cscct.runs.store import FirstTasks, RunFolder, first_task_fingerprint, weights_sha256, write_atomically
+from cscct.runs.files import write_text
+from cscct.runs.store import FirstTasks, RunFolder, first_task_fingerprint, weights_sha256
 
 SMALL = ("train.epochs=2", "data.train_per_class=20")
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "result.json"
-    write_atomically(path, "old")
+    write_text(path, "old")
     monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("no space")))
     with pytest.raises(OSError, match="no space"):
-        write_atomically(path, "new")
+        write_text(path, "new")
     assert path.read_text() == "old"
 
 
@@ -81,8 +82,8 @@ def test_a_shared_first_task_changes_nothing_but_the_time(tmp_path: Path) -> Non
     leader, follower = Silent(), Silent()
     run_quietly(tmp_path / "leader", "icarl", *SMALL, first_tasks=shared, listener=leader)
     result = run_quietly(tmp_path / "follower", "lucir+cscct", *SMALL, first_tasks=shared, listener=follower)
-    assert leader.skipped == 0
-    assert follower.skipped == 4 * 20 * 2
+    assert leader.skipped_images == 0
+    assert follower.skipped_images == 4 * 20 * 2
     assert {record["task"] for record in follower.epochs} == {1, 2, 3}
     assert result["weights_sha256"] == alone["weights_sha256"]
     assert result["matrix"] == alone["matrix"]

@@ -113,7 +113,8 @@ class FileView:
     def _random_crop(self, index: int, draws: np.ndarray) -> np.ndarray:
         image = read_image(self.paths[index])
         box = random_resized_box(*image.size, draws)
-        return np.asarray(image.resize((self.size, self.size), Image.Resampling.BILINEAR, box=box))
+        # Cut out, then resized: resize(box=...) would let pixels from outside into the border.
+        return np.asarray(image.crop(box).resize((self.size, self.size), Image.Resampling.BILINEAR))
 
     def _centre_crop(self, index: int) -> np.ndarray:
         image = read_image(self.paths[index])

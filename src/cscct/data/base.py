@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,3 +47,15 @@ class Dataset:
     train: Split
     test: Split
     channels: int
+
+    def fingerprint(self) -> str:
+        """A hash of what is in it: pixels of images in memory, names and sizes of files, labels, class names."""
+        digest = hashlib.sha256(repr(self.class_names).encode())
+        for split in (self.train, self.test):
+            digest.update(np.ascontiguousarray(split.labels).tobytes())
+            if isinstance(split.images, ArrayImages):
+                digest.update(split.images.pixels.contiguous().numpy().data)
+            else:
+                for path in split.images.paths:
+                    digest.update(f"{path.parent.name}/{path.name} {path.stat().st_size}\n".encode())
+        return digest.hexdigest()

@@ -44,9 +44,18 @@ def join(new: Sequence[tuple[int, Sequence[int]]], memory: Sequence[tuple[int, S
 
 
 def training_batches(
-    view: View, pool: Pool, batch_size: int, seed: int, key: tuple[str | int, ...], device: torch.device
+    view: View,
+    pool: Pool,
+    batch_size: int,
+    seed: int,
+    key: tuple[str | int, ...],
+    device: torch.device,
+    start: int = 0,
 ) -> Iterator[Batch]:
-    """One epoch: every sample once, in an order drawn from the key; the last batch may be small and is kept."""
+    """One epoch: every sample once, in an order drawn from the key; the last batch may be small and is kept.
+
+    start: the first step wanted. What a step gives does not depend on it.
+    """
     order = torch.randperm(len(pool), generator=generator(seed, *key, "shuffle"))
 
     def make(step: int) -> Batch:
@@ -54,7 +63,8 @@ def training_batches(
         images = view.train(pool.indices[chosen], generator(seed, *key, "augment", step))
         return Batch(images.to(device), pool.labels[chosen].to(device), pool.is_new[chosen].to(device))
 
-    yield from ahead(make, -(-len(pool) // batch_size), view.prefetch)
+    steps = -(-len(pool) // batch_size)
+    yield from ahead(lambda step: make(start + step), steps - start, view.prefetch)
 
 
 def plain_batches(

@@ -19,6 +19,10 @@ def class_order(name_or_seed: str | int | Sequence[int], num_classes: int) -> li
     is checked and taken as it is.
     """
     if isinstance(name_or_seed, int):
+        if not 0 <= name_or_seed < 2**32:
+            raise UserError(
+                f"A seed for the class order must lie between 0 and {2**32 - 1}, and {name_or_seed} does not."
+            )
         return [int(c) for c in np.random.RandomState(name_or_seed).permutation(num_classes)]
     if not isinstance(name_or_seed, str):
         order = list(name_or_seed)

@@ -16,7 +16,7 @@ from ..nets import Network, imprint_kmeans, imprint_mean
 from ..recipe import Finetune, NetworkSpec, PredictSpec, Stage
 from ..seeding import derive, generator
 from ..structs import Batch, Task
-from .loop import Listener, Work, run_stage
+from .loop import Buffers, Keep, Listener, Place, Work, run_stage
 from .predict import Reader, matrix_row
 
 
@@ -33,6 +33,15 @@ class Recipe:
     eval_batch_size: int
 
 
+@dataclass(frozen=True)
+class Resume:
+    """Where an earlier process stood in a task."""
+
+    stage: str  # "train" or "finetune"
+    place: Place
+    buffers: Buffers
+
+
 class Learner:
     """A network, its memory and its teacher, taken through the tasks of a stream one by one."""
 
@@ -40,30 +49,71 @@ class Learner:
         self.network = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.memory, self.recipe, self.stream, self.device = memory, recipe, stream, device
         self.reader = Reader(self.network, recipe.eval_batch_size, device)
+        self.teacher: Network | None = None  # the previous network, while a task is learned
         self.means = torch.empty(0)
 
-    def learn(self, task: Task, listener: Listener, ready: Mapping[str, Tensor] | None = None) -> None:
-        """Learn the classes of a task. `ready`: weights that this very training would give, from an earlier run."""
-        teacher = None if task.is_first else self.network.frozen_copy()
-        self.network.head.grow(self._first_rows(task))
-        if ready is None:
-            self._train(task, teacher, listener)
-        else:
-            self.network.load_state_dict(dict(ready))
-        self._herd(task)
-        if self.recipe.finetune is not None and not task.is_first:
-            self._finetune(task, teacher, self.recipe.finetune, listener)
+    def learn(
+        self,
+        task: Task,
+        listener: Listener,
+        ready: Mapping[str, Tensor] | None = None,
+        keep: Keep | None = None,
+        resume: Resume | None = None,
+    ) -> None:
+        """Learn the classes of a task.
+
+        ready: weights that this very training would give, from an earlier run. keep: hears of every step, may write a
+        checkpoint. resume: where an earlier process stood in this task; `restore` comes first.
+        """
+        if resume is None:
+            self.teacher = None if task.is_first else self.network.frozen_copy()
+            self.network.head.grow(self._first_rows(task))
+        if ready is not None:
+            self.network.load(ready)
+        elif resume is None or resume.stage == "train":
+            self._train(task, listener, keep, resume)
+        if resume is None or resume.stage == "train":
             self._herd(task)
+        if self.recipe.finetune is not None and not task.is_first:
+            self._finetune(task, self.recipe.finetune, listener, keep, resume)
+            self._herd(task)
+        self.teacher = None
         self.means = self.reader.class_means(self.stream.train_view, self.memory.exemplars, self.recipe.predict.nme_aug)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All weights, for a checkpoint; with `memory.exemplars` and the place in a stage, all there is to know."""
+        teacher = self.teacher.state_dict() if self.teacher is not None else {}
+        return _prefixed("network.", self.network.state_dict()) | _prefixed("teacher.", teacher)
+
+    def restore(self, tensors: Mapping[str, Tensor], exemplars: Mapping[int, list[int]]) -> None:
+        """Stand where an earlier process stood."""
+        self.memory.exemplars = {label: list(ranked) for label, ranked in exemplars.items()}
+        self.network.load(_unprefixed("network.", tensors))
+        teacher = _unprefixed("teacher.", tensors)
+        self.teacher = None
+        if teacher:
+            self.teacher = self.network.frozen_copy()
+            self.teacher.load(teacher)
+            self.teacher.requires_grad_(False)
 
     def planned_images(self, task: Task) -> int:
         """Training images over all epochs of a task: what progress is measured against."""
+        return sum(epochs * images for epochs, images in self._plan(task).values())
+
+    def images_until(self, task: Task, resume: Resume) -> int:
+        """Those of them that an earlier process has done."""
+        plan = self._plan(task)
+        before = plan["train"][0] * plan["train"][1] if resume.stage == "finetune" else 0
+        return before + resume.place.epoch * plan[resume.stage][1] + resume.place.images
+
+    def _plan(self, task: Task) -> dict[str, tuple[int, int]]:
+        """Epochs, and images in each, of the stages of a task."""
         quota = self.memory.quota(task.n_old) if task.n_old else 0
         new = sum(len(self.stream.train[label]) for label in task.classes)
-        images = (new + quota * task.n_old) * self.recipe.train.epochs
+        plan = {"train": (self.recipe.train.epochs, new + quota * task.n_old)}
         if self.recipe.finetune is not None and not task.is_first:
-            images += self.memory.quota(task.n_seen) * task.n_seen * self.recipe.finetune.epochs
-        return images
+            plan["finetune"] = (self.recipe.finetune.epochs, self.memory.quota(task.n_seen) * task.n_seen)
+        return plan
 
     def evaluate(self, task: Task) -> dict[str, list[float]]:
         """One row of the accuracy matrix for each predictor."""
@@ -87,7 +137,7 @@ class Learner:
         indices = torch.tensor([index for one in members for index in one])
         return self.reader.features(self.stream.train_view, indices).split([len(one) for one in members])
 
-    def _train(self, task: Task, teacher: Network | None, listener: Listener) -> None:
+    def _train(self, task: Task, listener: Listener, keep: Keep | None, resume: Resume | None) -> None:
         self.network.requires_grad_(True)
         head = self.network.head.trainable(old=not self.recipe.network.freeze_old, scale=True)
         pool = join([(label, self.stream.train[label]) for label in task.classes], list(self.memory.exemplars.items()))
@@ -95,15 +145,17 @@ class Learner:
             name="train",
             task=task,
             network=self.network,
-            teacher=teacher,
+            teacher=self.teacher,
             loss=WeightedSum(self.recipe.terms, task),
             parameters=[*self.network.backbone.parameters(), *head],
-            batches=lambda epoch: self._batches(pool, self.recipe.train, task, "train", epoch),
+            batches=lambda epoch, start: self._batches(pool, self.recipe.train, task, "train", epoch, start),
             train_mode=True,
         )
-        run_stage(work, self.recipe.train, listener)
+        run_stage(work, self.recipe.train, listener, keep, _start(resume, "train"))
 
-    def _finetune(self, task: Task, teacher: Network | None, stage: Finetune, listener: Listener) -> None:
+    def _finetune(
+        self, task: Task, stage: Finetune, listener: Listener, keep: Keep | None, resume: Resume | None
+    ) -> None:
         self.network.requires_grad_(False)
         exemplars = list(self.memory.exemplars.items())
         pool = join(exemplars[task.n_old :], exemplars[: task.n_old])
@@ -111,20 +163,33 @@ class Learner:
             name="finetune",
             task=task,
             network=self.network,
-            teacher=teacher,
+            teacher=self.teacher,
             loss=WeightedSum(self.recipe.terms, task, head_only=True),
             parameters=self.network.head.trainable(old=True, scale=False),
-            batches=lambda epoch: self._batches(pool, stage, task, "finetune", epoch),
+            batches=lambda epoch, start: self._batches(pool, stage, task, "finetune", epoch, start),
             train_mode=stage.batch_norm == "drift",
         )
-        run_stage(work, stage, listener)
+        run_stage(work, stage, listener, keep, _start(resume, "finetune"))
 
-    def _batches(self, pool: Pool, stage: Stage, task: Task, name: str, epoch: int) -> Iterator[Batch]:
+    def _batches(self, pool: Pool, stage: Stage, task: Task, name: str, epoch: int, start: int) -> Iterator[Batch]:
         key = (task.index, name, epoch)
-        return training_batches(self.stream.train_view, pool, stage.batch_size, self.recipe.seed, key, self.device)
+        view, seed = self.stream.train_view, self.recipe.seed
+        return training_batches(view, pool, stage.batch_size, seed, key, self.device, start)
 
     def _herd(self, task: Task) -> None:
         """Shrink what is kept of old classes, choose exemplars of the new ones with the network as it is."""
         self.memory.shrink(task.n_seen)
         for label, features in zip(task.classes, self._class_features(task), strict=True):
             self.memory.keep(label, list(self.stream.train[label]), features, task.n_seen)
+
+
+def _start(resume: Resume | None, stage: str) -> tuple[Place, Buffers] | None:
+    return (resume.place, resume.buffers) if resume is not None and resume.stage == stage else None
+
+
+def _prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {prefix + name: tensor for name, tensor in tensors.items()}
+
+
+def _unprefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -26,6 +26,20 @@ class Listener(Protocol):
     def epoch(self, record: dict[str, Any]) -> None: ...
 
 
+@dataclass
+class Place:
+    """Where a stage stands, between two steps."""
+
+    epoch: int = 0
+    step: int = 0  # steps of the epoch that are done
+    images: int = 0  # and the images in them
+    sums: dict[str, float] = field(default_factory=dict)  # losses of the epoch so far, times images
+
+
+Buffers = list[Tensor | None]  # the optimiser's momentum, parameter by parameter
+Keep = Callable[[str, Place, Callable[[], Buffers]], None]  # hears of every step; may write a checkpoint
+
+
 @dataclass(frozen=True)
 class Work:
     """What one stage trains, on what, towards what."""
@@ -36,44 +50,69 @@ class Work:
     teacher: Network | None
     loss: WeightedSum
     parameters: list[nn.Parameter]
-    batches: Callable[[int], Iterable[Batch]]  # of an epoch
+    batches: Callable[[int, int], Iterable[Batch]]  # of an epoch, from a step on
     train_mode: bool  # False keeps the batch-norm statistics as they are
 
 
-def run_stage(work: Work, stage: Stage, listener: Listener) -> None:
+def run_stage(
+    work: Work,
+    stage: Stage,
+    listener: Listener,
+    keep: Keep | None = None,
+    start: tuple[Place, Buffers] | None = None,
+) -> None:
+    """Train from the beginning, or from where an earlier process stood."""
     optimiser = torch.optim.SGD(work.parameters, stage.lr, momentum=stage.momentum, weight_decay=stage.weight_decay)
+    place, buffers = start or (Place(), [])
+    _load_buffers(optimiser, work.parameters, buffers)
     work.network.train(work.train_mode)
-    for epoch in range(stage.epochs):
-        started, images, sums = time.perf_counter(), 0, dict[str, float]()
-        rate = stage.schedule.rate(stage.lr, epoch, stage.epochs)
+    while place.epoch < stage.epochs:
+        started, before = time.perf_counter(), place.images
+        rate = stage.schedule.rate(stage.lr, place.epoch, stage.epochs)
         for group in optimiser.param_groups:
             group["lr"] = rate
-        for number, batch in enumerate(work.batches(epoch)):
+        for batch in work.batches(place.epoch, place.step):
             total, parts = _losses(work, batch)
-            values = _finite(parts, work, epoch, number)
+            values = _finite(parts, work, place)
             optimiser.zero_grad(set_to_none=True)
             total.backward()
             if stage.clamp_gradients is not None:
                 nn.utils.clip_grad_value_(work.parameters, stage.clamp_gradients)
             optimiser.step()
             size = len(batch.labels)
-            images += size
+            place.step += 1
+            place.images += size
             for name, value in values.items():
-                sums[name] = sums.get(name, 0.0) + value * size
-            listener.step(work.task, work.name, epoch, stage.epochs, size, values)
+                place.sums[name] = place.sums.get(name, 0.0) + value * size
+            listener.step(work.task, work.name, place.epoch, stage.epochs, size, values)
+            if keep is not None:
+                keep(work.name, place, lambda: _buffers(optimiser, work.parameters))
         seconds = time.perf_counter() - started
-        losses = {name: value / images for name, value in sums.items()}
-        listener.epoch(
-            {
-                "task": work.task.index,
-                "stage": work.name,
-                "epoch": epoch,
-                "lr": rate,
-                "loss": sum(losses.values()),
-                "losses": losses,
-                "images_per_second": images / seconds,
-            }
-        )
+        listener.epoch(_epoch_record(work, place, rate, (place.images - before) / seconds))
+        place = Place(epoch=place.epoch + 1)
+
+
+def _epoch_record(work: Work, place: Place, rate: float, images_per_second: float) -> dict[str, Any]:
+    losses = {name: value / place.images for name, value in place.sums.items()}
+    return {
+        "task": work.task.index,
+        "stage": work.name,
+        "epoch": place.epoch,
+        "lr": rate,
+        "loss": sum(losses.values()),
+        "losses": losses,
+        "images_per_second": images_per_second,
+    }
+
+
+def _buffers(optimiser: torch.optim.Optimizer, parameters: list[nn.Parameter]) -> Buffers:
+    return [optimiser.state[parameter].get("momentum_buffer") for parameter in parameters]
+
+
+def _load_buffers(optimiser: torch.optim.Optimizer, parameters: list[nn.Parameter], buffers: Buffers) -> None:
+    for parameter, buffer in zip(parameters, buffers, strict=bool(buffers)):
+        if buffer is not None:
+            optimiser.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(buffer)
 
 
 def _losses(work: Work, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
@@ -88,12 +127,12 @@ def _losses(work: Work, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         raise RunFailed(f"Task {work.task.index + 1} cannot go on: {error}") from error
 
 
-def _finite(parts: dict[str, Tensor], work: Work, epoch: int, number: int) -> dict[str, float]:
+def _finite(parts: dict[str, Tensor], work: Work, place: Place) -> dict[str, float]:
     values = dict(zip(parts, torch.stack([part.detach() for part in parts.values()]).tolist(), strict=True))
     for name, value in values.items():
         if not math.isfinite(value):
             raise RunFailed(
-                f"The loss {name} became {value} in task {work.task.index + 1}, {work.name} epoch {epoch + 1}, step "
-                f"{number + 1}. Try a smaller learning rate (train.lr) or gradient clamping (train.clamp_gradients)."
+                f"The loss {name} became {value} in task {work.task.index + 1}, {work.name} epoch {place.epoch + 1}, "
+                f"step {place.step + 1}. Try a smaller learning rate (train.lr) or train.clamp_gradients."
             )
     return values

@@ -14,7 +14,7 @@ PODNET = register(
                 "pod_flat": {"weight": 1.0, "growth": "sqrt_seen_over_new"},
             },
             "train": {"clamp_gradients": 5.0},
-            "finetune": {"epochs": 20, "lr": 0.05, "batch_norm": "drift"},
+            "finetune": {"epochs": 20, "lr": 0.05, "batch_norm": "drift", "clamp_gradients": 5.0},
             "predict": {"headline": "classifier"},
         },
     )

@@ -3,6 +3,7 @@ is a tensor no optimiser holds: bit-identical through a task by construction."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import torch
@@ -45,6 +46,13 @@ class Head(nn.Module):
         if self.bias:
             self.old_bias = nn.Parameter(torch.cat([self.old_bias, self.new_bias]).detach())
             self.new_bias = nn.Parameter(torch.zeros(len(new_rows), device=device))
+
+    def resize(self, tensors: Mapping[str, Tensor]) -> None:
+        """Make room for weights of other sizes."""
+        for name, parameter in list(self.named_parameters()):
+            if parameter.shape != tensors[name].shape:
+                room = torch.empty_like(tensors[name], device=parameter.device)
+                setattr(self, name, nn.Parameter(room, parameter.requires_grad))
 
     def fresh_rows(self, classes: int, generator: Generator) -> Tensor:
         """Rows for classes of which nothing is known: uniform within ±1/√d."""

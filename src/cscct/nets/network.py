@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
@@ -29,6 +30,11 @@ class Network(nn.Module):
     def frozen_copy(self) -> Network:
         """The teacher: the same network, in evaluation mode, without gradients."""
         return copy.deepcopy(self).eval().requires_grad_(False)
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over all weights, the head's sizes included."""
+        self.head.resize({name.removeprefix("head."): t for name, t in tensors.items() if name.startswith("head.")})
+        self.load_state_dict(dict(tensors))
 
 
 def build_network(

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from ..config import Settings
 from ..data import Dataset
-from ..errors import RunFailed
+from ..errors import Interrupted, RunFailed
 from ..learn.build import Warn, complete, load_dataset
 from .runner import Result, RunListener, execute
 from .store import FirstTasks, RunFolder, first_task_fingerprint
 
 POLL_SECONDS = 0.2
+Stop = Callable[[], bool]
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ class Datasets:
         return complete(settings, self.of(settings))
 
 
-def run_here(jobs: Sequence[Job], datasets: Datasets, first_tasks: FirstTasks, listener: RunListener) -> list[Result]:
+def run_here(
+    jobs: Sequence[Job], datasets: Datasets, first_tasks: FirstTasks, listener: RunListener, stop: Stop
+) -> list[Result]:
     """One after another in this process. What is finished already is only read."""
     results, failures = [], []
     for job in jobs:
@@ -54,7 +57,7 @@ def run_here(jobs: Sequence[Job], datasets: Datasets, first_tasks: FirstTasks, l
             continue
         try:
             dataset = datasets.of(job.settings)
-            results.append(execute(job.settings, dataset, job.folder, listener, datasets.warn, first_tasks))
+            results.append(execute(job.settings, dataset, job.folder, listener, datasets.warn, first_tasks, stop))
         except RunFailed as failure:
             failures.append(f"{job.folder.path.name}: {failure}")
     _raise(failures, len(jobs))
@@ -67,6 +70,7 @@ def run_in_processes(
     first_tasks: FirstTasks,
     arguments: Sequence[str],
     finished: Callable[[Job, int], None],
+    stop: Stop,
 ) -> list[Result]:
     """Up to `processes` at a time. A run waits while another is training the first task that it can use.
 
@@ -90,6 +94,12 @@ def run_in_processes(
                     said = process.stderr.read().strip() if process.stderr else ""
                     failures.append(f"{job.folder.path.name}: {said or f'ended with code {process.returncode}'}")
                 finished(job, process.returncode)
+            if stop():
+                for process in running:
+                    process.terminate()  # a request: each writes a checkpoint and ends
+                for process in running:
+                    process.wait()
+                raise Interrupted("Stopped after checkpoints. The same command goes on from there.")
             time.sleep(POLL_SECONDS)
     finally:
         for process in running:
@@ -105,7 +115,8 @@ def _may_start(job: Job, running: dict[subprocess.Popen[str], Job], first_tasks:
 
 
 def _start(job: Job, first_tasks: FirstTasks, arguments: Sequence[str]) -> subprocess.Popen[str]:
-    job.folder.create(job.settings)
+    if job.folder.state(job.settings) == "free":
+        job.folder.create(job.settings)
     config, out = str(job.folder.path / "config.yaml"), str(job.folder.path)
     words = [
         "run",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,13 +15,15 @@ from torch import Tensor
 from .. import __version__
 from ..config import Settings
 from ..data import Dataset, Stream
-from ..errors import RunFailed
+from ..errors import Interrupted, RunFailed, UserError
 from ..learn.build import Warn, build_learner, build_stream
-from ..learn.learner import Learner
-from ..learn.loop import Listener
+from ..learn.learner import Learner, Resume
+from ..learn.loop import Buffers, Listener, Place
 from ..learn.predict import HEADLINES
 from ..metrics import cumulative, summarize
 from ..structs import Task
+from .checkpoints import Checkpoint
+from .files import disk_faults_told, locked
 from .store import FirstTasks, RunFolder, first_task_fingerprint, weights_sha256
 
 Result = dict[str, Any]
@@ -31,7 +34,9 @@ class RunListener(Listener, Protocol):
 
     def run_started(self, settings: Settings, tasks: tuple[Task, ...], images: int) -> None: ...
 
-    def task_finished(self, entry: Mapping[str, Any], skipped_images: int) -> None: ...
+    def skipped(self, images: int) -> None: ...
+
+    def task_finished(self, entry: Mapping[str, Any]) -> None: ...
 
     def run_finished(self, result: Result, folder: Path) -> None: ...
 
@@ -43,27 +48,47 @@ def execute(
     listener: RunListener,
     warn: Warn,
     first_tasks: FirstTasks | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Result:
-    """Carry out one run. Settings must be complete; the folder must be free or hold this very run, unfinished."""
+    """Carry out one run, or what is left of it. Settings must be complete; the folder free or holding this very run.
+
+    stop: asked after every step; when it says so, a checkpoint is written and the run interrupted.
+    """
     stream = build_stream(settings, dataset, warn)
     learner = build_learner(settings, dataset, stream)
-    folder.create(settings)
-    record = _Record(settings, stream, folder)
-    record.write("running")
-    listener.run_started(settings, stream.tasks, sum(learner.planned_images(task) for task in stream.tasks))
-    watcher = _Watcher(listener, folder)
-    try:
-        for task in stream.tasks:
-            entry, skipped = _one_task(settings, learner, task, watcher, first_tasks, record)
-            listener.task_finished(entry, skipped)
-    except RunFailed as failure:
-        record.write("failed", error=str(failure))
-        raise
-    tensors = final_tensors(learner)
-    folder.save_model(tensors)
-    result = record.write("finished", weights_sha256=weights_sha256(learner.network.state_dict()))
+    folder.path.mkdir(parents=True, exist_ok=True)
+    with locked(folder.path), disk_faults_told(folder.path):
+        record = _Record(settings, stream, folder)
+        keeper = _Keeper(learner, record, folder, dataset.fingerprint(), settings.checkpoint.minutes * 60, stop)
+        first, resume = _take_up(settings, folder, keeper, warn)
+        record.write("running")
+        listener.run_started(settings, stream.tasks, sum(learner.planned_images(task) for task in stream.tasks))
+        listener.skipped(keeper.images_done(first, resume))
+        try:
+            for task in stream.tasks[first:]:
+                entry, skipped = _one_task(
+                    settings, learner, task, _Watcher(listener, folder), first_tasks, keeper, resume
+                )
+                listener.skipped(skipped)
+                listener.task_finished(entry)
+                resume = None
+        except RunFailed as failure:
+            record.write("failed", error=str(failure))
+            raise
+        folder.save_model(final_tensors(learner))
+        result = record.write("finished", weights_sha256=weights_sha256(learner.network.state_dict()))
+        folder.checkpoints.clear()
     listener.run_finished(result, folder.path)
     return result
+
+
+def _take_up(settings: Settings, folder: RunFolder, keeper: _Keeper, warn: Warn) -> tuple[int, Resume | None]:
+    """The task to begin with, and where in it an earlier process stood."""
+    saved = folder.checkpoints.latest(warn) if folder.state(settings) == "unfinished" else None
+    if saved is None:
+        folder.create(settings)
+        return 0, None
+    return keeper.restore(saved)
 
 
 def _one_task(
@@ -72,19 +97,98 @@ def _one_task(
     task: Task,
     listener: Listener,
     first_tasks: FirstTasks | None,
-    record: _Record,
+    keeper: _Keeper,
+    resume: Resume | None,
 ) -> tuple[Mapping[str, Any], int]:
-    started = time.perf_counter()
+    """The entry in the record, and how many images did not have to be trained on."""
+    keeper.begin(task)
     ready, fingerprint = None, ""
-    if first_tasks is not None and task.is_first:
+    if first_tasks is not None and task.is_first and resume is None:
         fingerprint = first_task_fingerprint(settings)
         ready = first_tasks.get(fingerprint)
-    learner.learn(task, listener, ready)
+    learner.learn(task, listener, ready, keeper.step, resume)
     if fingerprint and first_tasks is not None and ready is None:
         first_tasks.put(fingerprint, learner.network.state_dict())
-    entry = record.add(task, learner.evaluate(task), time.perf_counter() - started)
-    record.write("running")
+    entry = keeper.record.add(task, learner.evaluate(task), keeper.seconds())
+    keeper.record.write("running")
+    keeper.task_done(task)
     return entry, learner.planned_images(task) if ready is not None else 0
+
+
+class _Keeper:
+    """Writes checkpoints when they are due, and reads them back."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        record: _Record,
+        folder: RunFolder,
+        data: str,
+        every: float,
+        stop: Callable[[], bool],
+    ):
+        self.learner, self.record, self.folder = learner, record, folder
+        self.data, self.every, self.stop = data, every, stop
+        self.task = 0
+        self.spent = 0.0  # seconds in this task by earlier processes
+        self.started = self.last = time.perf_counter()
+
+    def begin(self, task: Task) -> None:
+        self.task, self.started = task.index, time.perf_counter()
+
+    def seconds(self) -> float:
+        return self.spent + time.perf_counter() - self.started
+
+    def step(self, stage: str, place: Place, buffers: Callable[[], Buffers]) -> None:
+        stopping = self.stop()
+        if stopping or time.perf_counter() - self.last >= self.every:
+            momentum = {f"momentum.{i}": one for i, one in enumerate(buffers()) if one is not None}
+            self._save(self.task, momentum, {"name": stage, "place": asdict(place), "buffers": len(buffers())})
+        if stopping:
+            raise Interrupted(f"Stopped after a checkpoint. Go on with: cscct resume {self.folder.path}")
+
+    def task_done(self, task: Task) -> None:
+        self.spent = 0.0
+        self.started = time.perf_counter()
+        if task.index + 1 < len(self.learner.stream.tasks):
+            self._save(task.index + 1, {}, None)
+
+    def _save(self, task: int, momentum: Mapping[str, Tensor], stage: Mapping[str, Any] | None) -> None:
+        state = {
+            "task": task,
+            "stage": stage,
+            "seconds": self.seconds(),
+            "exemplars": {str(label): ranked for label, ranked in self.learner.memory.exemplars.items()},
+            "tasks": self.record.tasks,
+            "matrix": self.record.matrix,
+            "metrics_size": self.folder.metrics_size(),
+            "data": self.data,
+        }
+        self.folder.checkpoints.save({**self.learner.tensors(), **momentum}, state)
+        self.last = time.perf_counter()
+
+    def restore(self, saved: Checkpoint) -> tuple[int, Resume | None]:
+        tensors, state = saved
+        if state["data"] != self.data:
+            raise UserError(
+                f"The dataset has changed since the run in {self.folder.path} began, and its exemplars are places in "
+                "it: put the old data back, or start a new run."
+            )
+        self.learner.restore(tensors, {int(label): ranked for label, ranked in state["exemplars"].items()})
+        self.record.tasks, self.record.matrix = state["tasks"], state["matrix"]
+        self.folder.cut_metrics(state["metrics_size"])
+        stage = state["stage"]
+        self.spent = state["seconds"]
+        if stage is None:
+            return state["task"], None
+        buffers = [tensors.get(f"momentum.{i}") for i in range(stage["buffers"])]
+        return state["task"], Resume(stage["name"], Place(**stage["place"]), buffers)
+
+    def images_done(self, first: int, resume: Resume | None) -> int:
+        """Training images behind us, for the progress display."""
+        tasks = self.learner.stream.tasks
+        done = sum(self.learner.planned_images(task) for task in tasks[:first])
+        return done + (self.learner.images_until(tasks[first], resume) if resume is not None else 0)
 
 
 def final_tensors(learner: Learner) -> dict[str, Tensor]:

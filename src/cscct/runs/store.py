@@ -10,34 +10,49 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
-from ..config import Settings, parse_yaml
+from .. import __version__
+from ..config import Settings, parse_yaml, read_config, resolve
 from ..errors import UserError
+from .checkpoints import Checkpoints
+from .files import LOCK, write_bytes, write_text
 
 CONFIG, RESULT, METRICS, MODEL = "config.yaml", "result.json", "metrics.jsonl", "model.safetensors"
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """The file is either the old one or the new one, never half of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 class RunFolder:
     def __init__(self, path: Path):
         self.path = path
+        self.checkpoints = Checkpoints(path / "checkpoints")
+
+    def settings(self) -> Settings:
+        """Those that the run was started with."""
+        if not (self.path / CONFIG).is_file():
+            raise UserError(f"{self.path} holds no run: there is no {CONFIG} in it.")
+        raw = read_config(self.path / CONFIG)
+        made_by = str(raw.get("cscct_version"))
+        if made_by.split(".")[:2] != __version__.split(".")[:2]:
+            raise UserError(
+                f"The run in {self.path} was made by cscct {made_by}, and this is {__version__}: start it anew."
+            )
+        return resolve(config=raw)
+
+    def metrics_size(self) -> int:
+        path = self.path / METRICS
+        return path.stat().st_size if path.is_file() else 0
+
+    def cut_metrics(self, size: int) -> None:
+        """Forget the epochs that a checkpoint does not know of: they will be lived again."""
+        if size < self.metrics_size():
+            os.truncate(self.path / METRICS, size)
 
     def check_usable(self) -> bool:
         """Whether there is a run in it; a folder of something else is refused."""
         if self.path.exists() and not self.path.is_dir():
             raise UserError(f"{self.path} is a file; the output must be a folder of its own.")
-        if not self.path.exists() or not any(self.path.iterdir()):
+        if not self.path.exists() or not any(path.name != LOCK for path in self.path.iterdir()):
             return False
         if not (self.path / CONFIG).is_file():
             raise UserError(f"The folder {self.path} holds other files; choose another with --out.")
@@ -48,7 +63,7 @@ class RunFolder:
         if not self.check_usable():
             return "free"
         config = self.path / CONFIG
-        if parse_yaml(config.read_text(), str(config)) != settings.dump():
+        if _same_run(parse_yaml(config.read_text(), str(config))) != _same_run(settings.dump()):
             raise UserError(
                 f"The folder {self.path} already holds another run; choose another with --out, or delete it."
             )
@@ -56,12 +71,13 @@ class RunFolder:
 
     def create(self, settings: Settings) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
+        self.checkpoints.clear()
         for name in (METRICS, MODEL, RESULT):
             (self.path / name).unlink(missing_ok=True)
-        write_atomically(self.path / CONFIG, yaml.safe_dump(settings.dump(), sort_keys=False, allow_unicode=True))
+        write_text(self.path / CONFIG, yaml.safe_dump(settings.dump(), sort_keys=False, allow_unicode=True))
 
     def write_result(self, result: Mapping[str, Any]) -> None:
-        write_atomically(self.path / RESULT, json.dumps(result, indent=1) + "\n")
+        write_text(self.path / RESULT, json.dumps(result, indent=1) + "\n")
 
     def result(self) -> dict[str, Any]:
         path = self.path / RESULT
@@ -79,9 +95,12 @@ class RunFolder:
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, temporary)
-    temporary.replace(path)
+    write_bytes(path, save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}))
+
+
+def _same_run(dump: dict[str, Any]) -> dict[str, Any]:
+    """A config without what may change between two sittings of one run."""
+    return {key: value for key, value in dump.items() if key != "checkpoint"}
 
 
 def weights_sha256(tensors: Mapping[str, Tensor]) -> str:

@@ -1,0 +1,89 @@
+"""Checkpoints: whole or not there, recognised when damaged, the newest two kept. Tensors and JSON, no pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safetensors.torch import load, save
+from torch import Tensor
+
+from .files import write_bytes
+
+KEPT = 2
+
+
+class Checkpoint(NamedTuple):
+    tensors: dict[str, Tensor]
+    state: dict[str, Any]
+
+
+class Checkpoints:
+    """Each is two files: the tensors, and then the state with the checksums of both. Without the second there is no
+    checkpoint, so a process that dies between the two has written nothing."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def save(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        self.folder.mkdir(exist_ok=True)
+        numbers = self._numbers()
+        number = numbers[-1] + 1 if numbers else 1
+        blob = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+        content = {"tensors_sha256": hashlib.sha256(blob).hexdigest(), "state": state}
+        text = json.dumps({**content, "sha256": _digest(content)})
+        write_bytes(self._tensors(number), blob)
+        write_bytes(self._state(number), text.encode())
+        for old in numbers[: 1 - KEPT]:
+            self._remove(old)
+
+    def latest(self, warn: Callable[[str], None]) -> Checkpoint | None:
+        """The newest that is whole. What is damaged is said aloud and passed over."""
+        for number in reversed(self._numbers()):
+            try:
+                return self._read(number)
+            except (OSError, ValueError, KeyError) as error:
+                warn(f"The checkpoint {self._state(number)} is damaged ({error}); the one before it is used, if any.")
+        return None
+
+    def clear(self) -> None:
+        for number in self._numbers():
+            self._remove(number)
+        if self.folder.is_dir():
+            for leftover in self.folder.iterdir():
+                leftover.unlink()
+            self.folder.rmdir()
+
+    def _read(self, number: int) -> Checkpoint:
+        content = json.loads(self._state(number).read_bytes())
+        if _digest({key: content[key] for key in ("tensors_sha256", "state")}) != content["sha256"]:
+            raise ValueError("its state has another checksum")
+        blob = self._tensors(number).read_bytes()
+        if hashlib.sha256(blob).hexdigest() != content["tensors_sha256"]:
+            raise ValueError("its tensors have another checksum")
+        return Checkpoint(load(blob), content["state"])
+
+    def _numbers(self) -> list[int]:
+        if not self.folder.is_dir():
+            return []
+        matches = (re.fullmatch(r"checkpoint-(\d+)\.json", path.name) for path in self.folder.iterdir())
+        return sorted(int(match[1]) for match in matches if match)
+
+    def _remove(self, number: int) -> None:
+        """The state first: tensors without a state are nothing, a state without tensors looks like damage."""
+        self._state(number).unlink(missing_ok=True)
+        self._tensors(number).unlink(missing_ok=True)
+
+    def _tensors(self, number: int) -> Path:
+        return self.folder / f"checkpoint-{number:06}.safetensors"
+
+    def _state(self, number: int) -> Path:
+        return self.folder / f"checkpoint-{number:06}.json"
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

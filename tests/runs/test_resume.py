@@ -1,0 +1,288 @@
+"""A run can be stopped anywhere and taken up again as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Silent, settings_for, without_timings
+from cscct.config import Settings
+from cscct.errors import Interrupted, RunFailed, UserError
+from cscct.learn.build import complete, load_dataset
+from cscct.runs import files
+from cscct.runs.checkpoints import Checkpoints
+from cscct.runs.runner import execute
+from cscct.runs.store import RunFolder
+
+BASES = ("icarl", "lucir", "podnet")
+SMALL = ("train.epochs=2", "data.train_per_class=24", "data.classes=6", "protocol.base=2", "runtime.threads=1")
+FINE = ("finetune.epochs=2",)
+EVERY_STEP = "checkpoint.minutes=0"
+
+
+def small(base: str, *sets: str) -> Settings:
+    settings = settings_for(f"{base}+cscct", "digits", *SMALL, *(FINE if base == "podnet" else ()), *sets)
+    return complete(settings, load_dataset(settings, None, print))
+
+
+def go(folder: Path, settings: Settings, stop: Callable[[], bool] = lambda: False) -> tuple[dict[str, Any], Silent]:
+    listener = Silent()
+    dataset = load_dataset(settings, None, print)
+    run = RunFolder(folder)
+    return execute(settings, dataset, run, listener, listener.warnings.append, None, stop), listener
+
+
+def history(folder: Path) -> list[dict[str, Any]]:
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k != "images_per_second"} for line in lines]
+
+
+def same(one: Path, other: Path) -> None:
+    """The weights' hash is in the result."""
+    results = [json.loads((folder / "result.json").read_text()) for folder in (one, other)]
+    assert results[0]["status"] == "finished"
+    assert without_timings(results[0]) == without_timings(results[1])
+    assert history(one) == history(other)
+    assert not (other / "checkpoints").exists()
+
+
+class After:
+    """Says stop at the n-th time it is asked."""
+
+    def __init__(self, steps: int):
+        self.left = steps
+
+    def __call__(self) -> bool:
+        self.left -= 1
+        return self.left == 0
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The run of each base that nothing disturbs."""
+    done: dict[str, Path] = {}
+
+    def of(base: str) -> Path:
+        if base not in done:
+            done[base] = tmp_path_factory.mktemp(base) / "run"
+            go(done[base], small(base))
+        return done[base]
+
+    return of
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_stopped_every_few_steps(base: str, whole: Callable[[str], Path], tmp_path: Path) -> None:
+    """In every task and stage, at the ends of epochs and in their midst."""
+    settings, stops, finished = small(base), 0, False
+    stages = set()
+    while not finished:
+        try:
+            go(tmp_path / "run", settings, After(2))
+            finished = True
+        except Interrupted:
+            stops += 1
+            newest = Checkpoints(tmp_path / "run" / "checkpoints").latest(print)
+            assert newest is not None
+            stage = newest.state["stage"]
+            stages.add((newest.state["task"], stage["name"], stage["place"]["epoch"]))
+    assert stops >= 5
+    assert {task for task, _, _ in stages} == {0, 1, 2}
+    assert ("finetune" in {stage for _, stage, _ in stages}) == (base == "podnet")
+    same(whole(base), tmp_path / "run")
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_killed_at_random_instants(base: str, whole: Callable[[str], Path], tmp_path: Path) -> None:
+    """SIGKILL, three times, checkpoints after every step."""
+    sets = [word for one in (*SMALL, *(FINE if base == "podnet" else ()), EVERY_STEP) for word in ("--set", one)]
+    first = [sys.executable, "-m", "cscct", "run", f"{base}+cscct", "digits", *sets, "--out", "run", "--quiet"]
+    again = [sys.executable, "-m", "cscct", "resume", "run", "--quiet"]
+    rng = random.Random(base)
+    kills = 0
+    for command in (first, again, again):
+        process = subprocess.Popen(command, cwd=tmp_path)
+        checkpoints = tmp_path / "run" / "checkpoints"
+        before = set(checkpoints.iterdir()) if checkpoints.is_dir() else set()
+        while process.poll() is None and (not checkpoints.is_dir() or set(checkpoints.iterdir()) <= before):
+            time.sleep(0.01)  # until it has begun to work
+        time.sleep(rng.uniform(0, 0.4))
+        kills += process.poll() is None
+        process.kill()
+        process.wait()
+    assert kills >= 1
+    subprocess.run(again, cwd=tmp_path, check=True)
+    same(whole(base), tmp_path / "run")
+
+
+def die_at(point: int, folder: Path, settings: Settings) -> int:
+    """In a child: the process ends at the n-th call with which the third checkpoint synchronises, renames or removes
+    a file; by then there are two, and the older has to go."""
+    child = os.fork()
+    if child == 0:
+        saves, calls = [0], [0]
+
+        def deadly(real: Callable[..., Any]) -> Callable[..., Any]:
+            def call(*arguments: Any, **named: Any) -> Any:
+                if saves[0] == 3:
+                    calls[0] += 1
+                    if calls[0] == point:
+                        os._exit(9)
+                return real(*arguments, **named)
+
+            return call
+
+        def counted(real: Callable[..., Any]) -> Callable[..., Any]:
+            def call(*arguments: Any) -> Any:
+                saves[0] += 1
+                real(*arguments)
+                if saves[0] == 3:
+                    os._exit(0)  # it was written without reaching the point: there are no more
+
+            return call
+
+        os.fsync = deadly(os.fsync)
+        Path.replace = deadly(Path.replace)  # type: ignore[method-assign]
+        Path.unlink = deadly(Path.unlink)  # type: ignore[method-assign]
+        Checkpoints.save = counted(Checkpoints.save)  # type: ignore[method-assign]
+        try:
+            go(folder, settings)
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_the_process_ends_at_every_write_point_of_a_checkpoint(tmp_path: Path) -> None:
+    settings = small("lucir", EVERY_STEP, "data.classes=4")
+    go(tmp_path / "whole", settings)
+    codes = []
+    for point in range(1, 30):
+        folder = tmp_path / f"run-{point}"
+        codes.append(die_at(point, folder, settings))
+        go(folder, settings)
+        same(tmp_path / "whole", folder)
+        if codes[-1] != 9:
+            break
+    # two files, each synchronised, renamed, and its folder synchronised; then two removed; then no more
+    assert codes == [9] * 8 + [0]
+
+
+def halfway(folder: Path, settings: Settings, steps: int = 8) -> Checkpoints:
+    with pytest.raises(Interrupted, match=f"cscct resume {folder}"):
+        go(folder, settings, After(steps))
+    return Checkpoints(folder / "checkpoints")
+
+
+@pytest.mark.parametrize("suffix", ["json", "safetensors"])
+@pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "missing"])
+def test_damage_is_noticed_and_the_one_before_used(suffix: str, damage: str, tmp_path: Path) -> None:
+    settings = small("lucir", EVERY_STEP)
+    go(tmp_path / "whole", settings)
+    checkpoints = halfway(tmp_path / "run", settings)
+    files_there = sorted(path.name for path in checkpoints.folder.iterdir())
+    assert len(files_there) == 4  # the newest two
+    newest = sorted(checkpoints.folder.glob(f"*.{suffix}"))[-1]
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 1
+    changed = {"flip": bytes(content), "truncate": bytes(content[: len(content) // 2]), "empty": b""}
+    if damage == "missing":
+        newest.unlink()
+    else:
+        newest.write_bytes(changed[damage])
+    _, listener = go(tmp_path / "run", settings)
+    noticed = [warning for warning in listener.warnings if "damaged" in warning]
+    assert len(noticed) == (0 if (damage, suffix) == ("missing", "json") else 1)
+    same(tmp_path / "whole", tmp_path / "run")
+
+
+def test_with_all_checkpoints_damaged_it_starts_over(tmp_path: Path) -> None:
+    settings = small("icarl", EVERY_STEP)
+    go(tmp_path / "whole", settings)
+    for path in halfway(tmp_path / "run", settings).folder.iterdir():
+        path.write_bytes(b"x")
+    _, listener = go(tmp_path / "run", settings)
+    assert len([warning for warning in listener.warnings if "damaged" in warning]) == 2
+    same(tmp_path / "whole", tmp_path / "run")
+
+
+def test_a_full_disk_ends_the_run_with_a_sentence(tmp_path: Path) -> None:
+    settings = small("podnet", EVERY_STEP)
+    go(tmp_path / "whole", settings)
+    halfway(tmp_path / "run", settings)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))  # a checkpoint is larger
+    try:
+        with pytest.raises(RunFailed, match=r"Nothing more can be written.*cscct resume"):
+            go(tmp_path / "run", settings)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list((tmp_path / "run").rglob("*.tmp"))
+    go(tmp_path / "run", settings)
+    same(tmp_path / "whole", tmp_path / "run")
+
+
+def test_two_processes_on_one_folder(tmp_path: Path) -> None:
+    settings = small("lucir")
+    halfway(tmp_path / "run", settings)
+    with files.locked(tmp_path / "run"), pytest.raises(UserError, match=f"worked on by process {os.getpid()} on"):
+        go(tmp_path / "run", settings)
+    (tmp_path / "run" / files.LOCK).write_text("process 1 on a machine that lost power")  # a lock of the dead
+    go(tmp_path / "run", settings)
+    assert not (tmp_path / "run" / files.LOCK).exists()
+
+
+def test_changed_data_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = small("lucir")
+    halfway(tmp_path / "run", settings)
+    dataset = load_dataset(settings, None, print)
+    dataset.train.images.pixels[3, 0, 2, 2] ^= 1  # type: ignore[union-attr]
+    with pytest.raises(UserError, match="dataset has changed"):
+        execute(settings, dataset, RunFolder(tmp_path / "run"), Silent(), print)
+    go(tmp_path / "run", settings)
+
+
+def test_resume_from_the_command_line(cscct: Any, tmp_path: Path) -> None:
+    assert cscct("resume", "nothing").returncode == 2
+    settings = small("lucir")
+    halfway(tmp_path / "run", settings)
+    done = cscct("resume", "run", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["status"] == "finished"
+    again = cscct("resume", "run")
+    assert again.returncode == 0
+    assert "finished already" in again.stderr
+    config = tmp_path / "run" / "config.yaml"
+    config.write_text(config.read_text().replace("cscct_version: 0", "cscct_version: 99"))
+    old = cscct("resume", "run")
+    assert old.returncode == 2
+    assert "was made by cscct 99" in old.stderr
+    RunFolder(tmp_path / "fresh").create(settings)  # no checkpoint yet: it starts over
+    assert cscct("resume", "fresh", "--quiet").returncode == 0
+    same(tmp_path / "fresh", tmp_path / "fresh")
+
+
+def test_ctrl_c_stops_with_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> None:
+    sets = [word for one in (*SMALL, "train.epochs=200") for word in ("--set", one)]
+    command = [sys.executable, "-m", "cscct", "run", "lucir+cscct", "digits", *sets, "--out", "run"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "run" / "metrics.jsonl").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert "cscct resume run" in said
+    assert "Traceback" not in said
+    assert list((tmp_path / "run" / "checkpoints").glob("*.json"))
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["status"] == "running"
