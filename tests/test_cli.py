@@ -15,8 +15,14 @@ Call = Callable[..., subprocess.CompletedProcess[str]]
 QUICK = ("--set", "train.epochs=1", "--set", "data.train_per_class=20", "--threads", "1")
 
 PLUGIN = """
+from __future__ import annotations
+from dataclasses import dataclass
 from cscct.methods import Method, register
 register(Method("mine", "replay again", {"loss": {"cross_entropy": {}}}, like="lucir"))
+
+@dataclass
+class Thing:
+    size: int
 """
 
 

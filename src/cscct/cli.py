@@ -146,14 +146,13 @@ def compare(
         for method, own in zip(methods, layers, strict=True)
         for seed in chosen
     ]
-    from .runs.many import Datasets, Job, run_here, run_in_processes
+    from .runs.many import Datasets, run_here, run_in_processes
     from .runs.store import FirstTasks, RunFolder
 
     with _display(quiet, as_json, len(wanted)) as display, _stop_on_request(display) as stop:
         folder = out or _free_name(Path("runs"), f"compare-{dataset}")
         datasets = Datasets(data_dir, display.warn)
-        settings = [datasets.complete(one) for one in wanted]
-        plan = [Job(one, RunFolder(folder / f"{one.method}-seed{one.seed}")) for one in settings]
+        plan = [datasets.job(one, RunFolder(folder / f"{one.method}-seed{one.seed}")) for one in wanted]
         for job in plan:
             job.folder.state(job.settings)  # a folder with another run is refused before any work
         shared = FirstTasks(folder / "first-tasks")
@@ -165,7 +164,7 @@ def compare(
     by_method: dict[str, list[Any]] = {}
     for job, result in zip(plan, results, strict=True):
         by_method.setdefault(job.settings.method, []).append(result)
-    _report_comparison(by_method, chosen, settings[0], folder, quiet, as_json)
+    _report_comparison(by_method, chosen, plan[0].settings, folder, quiet, as_json)
 
 
 @app.command("list")

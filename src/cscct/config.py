@@ -132,39 +132,58 @@ def resolve(
 ) -> Settings:
     """All layers into checked settings, or one `UserError` that tells every problem."""
     config = dict(config or {})
-    complete = config.pop("cscct_version", None) is not None  # written by a run: nothing is to be filled in
-    method, dataset = method or config.get("method"), dataset or config.get("dataset")
+    whole = config.pop("cscct_version", None) is not None  # written by a run: nothing is to be filled in
+    given = {"method": method, "dataset": dataset, "recipe": recipe}
+    for key, value in given.items():
+        if any(key in layer for layer in overrides):
+            raise UserError(f"{key} is not set with --set: it is a word of the command (`cscct run --help`).")
+        if whole and value is not None and value != config.get(key):
+            raise UserError(
+                f"The config is that of a whole run with {key} {config.get(key)!r}, and {value!r} is asked for: leave "
+                "one out, or keep only the settings you want in the file."
+            )
+    method, dataset, recipe = _names({key: value or config.get(key) for key, value in given.items()})
+    absent = [term for layer in (config, *overrides) for term in _stray_additions(layer, method)]
+    if absent:
+        raise UserError(
+            f"loss.{absent[0]} is set, but {method} does not have it; name the method {method}+{absent[0]}."
+        )
+    base = config if whole else preset_layers(method, dataset, recipe)
+    user: Raw = {}
+    for layer in overrides if whole else (config, *overrides):
+        merge(user, layer)
+    raw = merge(copy.deepcopy(base), user)
+    raw.update(method=method, dataset=dataset, recipe=recipe)
+    for section in ("train", "finetune"):
+        _scale_milestones(section, base, user, raw)
+    return validate(raw)
+
+
+def _names(wanted: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Method, dataset and recipe, known to exist."""
+    method, dataset, recipe = wanted["method"], wanted["dataset"], wanted["recipe"] or "released"
     if not method or not dataset:
         raise UserError("A method and a dataset are needed: `cscct run METHOD DATASET`, or in the config file.")
-    method = canonical_name(method)
+    for key, value in (("method", method), ("dataset", dataset), ("recipe", recipe)):
+        if not isinstance(value, str):
+            raise UserError(f"{key} must be a name, not {value!r}.")
     if dataset not in DATASETS:
         raise UserError(
             f"There is no dataset {dataset!r}{suggest(dataset, DATASETS)}; there are {', '.join(DATASETS)}."
         )
-    recipe = recipe or config.get("recipe") or "released"
     if recipe not in RECIPES:
         raise UserError(f"There is no recipe {recipe!r}; there are {' and '.join(RECIPES)}.")
-    user: Raw = {}
-    for layer in (config, *overrides):
-        merge(user, layer)
-    absent = [term for term in _stray_additions(user, method) if user["loss"][term] is not None]
-    if absent:
-        raise UserError(
-            f"loss.{absent[0]} is set, but {method} does not have it; add it by name: {method}+{absent[0]}."
-        )
-    preset = {} if complete and method == config.get("method") else preset_layers(method, dataset, recipe)
-    raw = merge(copy.deepcopy(preset), user)
-    raw.update(method=method, dataset=dataset, recipe=recipe)
-    for section in ("train", "finetune"):
-        _scale_milestones(section, preset, user, raw)
-    return validate(raw)
+    if recipe != "released" and recipe not in load_preset(dataset).get("recipes", {}):
+        raise UserError(f"The paper says nothing of {dataset}, so there is no recipe {recipe!r} for it.")
+    return canonical_name(method), dataset, recipe
 
 
 def _stray_additions(layer: Raw, method: str) -> list[str]:
     """CSC and CT come by the method's name only, so that a base in a comparison stays one."""
-    loss = layer.get("loss")
-    has = parse_method(method)[1]
-    return [term for term in EXTRAS["cscct"] if term in loss and term not in has] if isinstance(loss, Mapping) else []
+    loss, has = layer.get("loss"), parse_method(method)[1]
+    if not isinstance(loss, Mapping):
+        return []
+    return [term for term in EXTRAS["cscct"] if loss.get(term) is not None and term not in has]
 
 
 def tuned_for(overrides: Sequence[Raw], methods: Sequence[str]) -> list[list[Raw]]:
@@ -252,10 +271,11 @@ def _scale_milestones(section: str, preset: Raw, user: Raw, raw: Raw) -> None:
     if not isinstance(wanted, Mapping) or "epochs" not in wanted or not isinstance(wanted["epochs"], int):
         return
     milestones = (before.get("schedule") or {}).get("milestones")
-    schedule = wanted.get("schedule") or {}
+    schedule = wanted.get("schedule", {})
     if not milestones or not isinstance(schedule, Mapping) or "milestones" in schedule:
         return
-    scaled = [max(1, round(m * wanted["epochs"] / before["epochs"])) for m in milestones]
+    earliest = 1 + max(0, before["schedule"].get("offset", 0))  # the first epoch keeps the full rate
+    scaled = [max(earliest, round(m * wanted["epochs"] / before["epochs"])) for m in milestones]
     raw[section]["schedule"]["milestones"] = scaled
 
 
@@ -278,6 +298,9 @@ def consistency(settings: Settings) -> list[str]:
         problems.append("network.imprint mean gives one row a class, not network.rows_per_class")
     if not any(term.first_task and term.weight for term in settings.terms):
         problems.append("no loss is active in the first task: keep cross_entropy, nca or bce_distillation")
+    for name, stage in (("train", settings.train), ("finetune", settings.finetune)):
+        if stage is not None and stage.schedule.kind == "multistep" and not stage.schedule.milestones:
+            problems.append(f"{name}.schedule is multistep, but {name}.schedule.milestones says no epoch")
     transform = settings.data.transform
     if len(transform.mean) != len(transform.std):
         problems.append("data.transform.mean and data.transform.std must have the same length")

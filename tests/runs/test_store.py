@@ -67,13 +67,14 @@ OTHER_SETS = [
 def test_fingerprint_holds_what_the_first_task_depends_on() -> None:
     def print_of(method: str, *sets: str) -> str:
         settings: Settings = settings_for(method, "digits", *sets)
-        return first_task_fingerprint(settings)
+        return first_task_fingerprint(settings, "data")
 
     lucir = print_of("lucir")
     assert {print_of(method) for method in SAME} == {lucir}
     assert {print_of("lucir", setting) for setting in SAME_SETS} == {lucir}
     assert len({lucir, *(print_of("lucir", setting) for setting in OTHER_SETS)}) == len(OTHER_SETS) + 1
     assert print_of("podnet") != lucir
+    assert first_task_fingerprint(settings_for("lucir"), "other data") != lucir
 
 
 def test_a_shared_first_task_changes_nothing_but_the_time(tmp_path: Path) -> None:

@@ -55,10 +55,9 @@ class Head(nn.Module):
                 setattr(self, name, nn.Parameter(room, parameter.requires_grad))
 
     def fresh_rows(self, classes: int, generator: Generator) -> Tensor:
-        """Rows for classes of which nothing is known: uniform within ±1/√d."""
-        bound = self.features**-0.5
+        """Rows for classes of which nothing is known: normal, with deviation 1/√d."""
         rows = torch.empty(classes * self.rows_per_class, self.features)
-        return nn.init.uniform_(rows, -bound, bound, generator=generator)
+        return nn.init.kaiming_normal_(rows, nonlinearity="linear", generator=generator)
 
     def trainable(self, *, old: bool, scale: bool) -> list[nn.Parameter]:
         """The parameters a stage optimises. The rest keep their bits, and collect no gradient."""
@@ -88,16 +87,18 @@ class LinearHead(Head):
 class CosineHead(Head):
     """cos(f, w); the learned scale multiplies it into logits."""
 
+    def fresh_rows(self, classes: int, generator: Generator) -> Tensor:
+        """As LUCIR has it: uniform within ±1/√d."""
+        bound = self.features**-0.5
+        rows = torch.empty(classes * self.rows_per_class, self.features)
+        return nn.init.uniform_(rows, -bound, bound, generator=generator)
+
     def forward(self, features: Tensor) -> Tensor:
         return F.linear(F.normalize(features, dim=1), F.normalize(self.weight, dim=1))
 
 
 class ProxyHead(Head):
     """Several proxies a class: −‖f̂ − ŵ‖² for each, averaged within a class with its own softmax as weights."""
-
-    def fresh_rows(self, classes: int, generator: Generator) -> Tensor:
-        rows = torch.empty(classes * self.rows_per_class, self.features)
-        return nn.init.kaiming_normal_(rows, nonlinearity="linear", generator=generator)
 
     def forward(self, features: Tensor) -> Tensor:
         cosines = F.linear(F.normalize(features, dim=1), F.normalize(self.weight, dim=1))

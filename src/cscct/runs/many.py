@@ -17,6 +17,7 @@ from .runner import Result, RunListener, execute
 from .store import FirstTasks, RunFolder, first_task_fingerprint
 
 POLL_SECONDS = 0.2
+MESSAGES = "messages.txt"
 Stop = Callable[[], bool]
 
 
@@ -24,6 +25,7 @@ Stop = Callable[[], bool]
 class Job:
     settings: Settings  # complete
     folder: RunFolder
+    first_task: str  # fingerprint of what it could share
 
 
 class Datasets:
@@ -32,6 +34,7 @@ class Datasets:
     def __init__(self, data_dir: Path | None, warn: Warn):
         self.data_dir, self.warn = data_dir, warn
         self.loaded: dict[tuple[str, bool, float, int], Dataset] = {}
+        self.hashes: dict[int, str] = {}
 
     def of(self, settings: Settings) -> Dataset:
         data = settings.data
@@ -43,6 +46,13 @@ class Datasets:
 
     def complete(self, settings: Settings) -> Settings:
         return complete(settings, self.of(settings))
+
+    def job(self, settings: Settings, folder: RunFolder) -> Job:
+        """Hashing the data takes a moment, so it is done once."""
+        dataset, settings = self.of(settings), self.complete(settings)
+        if id(dataset) not in self.hashes:
+            self.hashes[id(dataset)] = dataset.fingerprint()
+        return Job(settings, folder, first_task_fingerprint(settings, self.hashes[id(dataset)]))
 
 
 def run_here(
@@ -91,8 +101,8 @@ def run_in_processes(
             for process in [process for process in running if process.poll() is not None]:
                 job = running.pop(process)
                 if process.returncode:
-                    said = process.stderr.read().strip() if process.stderr else ""
-                    failures.append(f"{job.folder.path.name}: {said or f'ended with code {process.returncode}'}")
+                    said = _last_line(job) or f"ended with code {process.returncode}"
+                    failures.append(f"{job.folder.path.name}: {said}")
                 finished(job, process.returncode)
             if stop():
                 for process in running:
@@ -109,9 +119,8 @@ def run_in_processes(
 
 
 def _may_start(job: Job, running: dict[subprocess.Popen[str], Job], first_tasks: FirstTasks) -> bool:
-    wanted = first_task_fingerprint(job.settings)
-    in_training = {first_task_fingerprint(other.settings) for other in running.values()}
-    return wanted not in in_training or first_tasks.has(wanted)
+    in_training = {other.first_task for other in running.values()}
+    return job.first_task not in in_training or first_tasks.has(job.first_task)
 
 
 def _start(job: Job, first_tasks: FirstTasks, arguments: Sequence[str]) -> subprocess.Popen[str]:
@@ -129,9 +138,14 @@ def _start(job: Job, first_tasks: FirstTasks, arguments: Sequence[str]) -> subpr
         str(first_tasks.folder),
         *arguments,
     ]
-    return subprocess.Popen(
-        [sys.executable, "-m", "cscct", *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
+    with (job.folder.path / MESSAGES).open("w") as messages:  # not a pipe: nobody reads it while the run works
+        command = [sys.executable, "-m", "cscct", *words]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=messages, text=True)
+
+
+def _last_line(job: Job) -> str:
+    lines = (job.folder.path / MESSAGES).read_text().strip().splitlines()
+    return lines[-1].removeprefix("error: ") if lines else ""
 
 
 def _raise(failures: Sequence[str], total: int) -> None:

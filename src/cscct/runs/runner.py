@@ -104,7 +104,7 @@ def _one_task(
     keeper.begin(task)
     ready, fingerprint = None, ""
     if first_tasks is not None and task.is_first and resume is None:
-        fingerprint = first_task_fingerprint(settings)
+        fingerprint = first_task_fingerprint(settings, keeper.data)
         ready = first_tasks.get(fingerprint)
     learner.learn(task, listener, ready, keeper.step, resume)
     if fingerprint and first_tasks is not None and ready is None:

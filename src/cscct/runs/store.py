@@ -133,11 +133,12 @@ class FirstTasks:
         return self.folder / f"{fingerprint}.safetensors"
 
 
-def first_task_fingerprint(settings: Settings) -> str:
-    """A hash of everything that the first task's training depends on, and of nothing else."""
+def first_task_fingerprint(settings: Settings, data: str) -> str:
+    """A hash of everything that the first task's training depends on, and of nothing else. data: the dataset's own."""
     dump, network = settings.dump(), settings.network
     parts = {
         "version": dump["cscct_version"],
+        "content": data,
         "dataset": settings.dataset,
         "seed": settings.seed,
         "base": settings.protocol.base,
