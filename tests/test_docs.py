@@ -130,9 +130,19 @@ def test_every_setting_in_the_documents_is_accepted(tmp_path: Path) -> None:
     found = {word for page in PAGES for word in settings_in(page.read_text())}
     assert len(found) > 40
     eighteen = {"network.backbone=lucir-resnet18", "network.depth=18"}  # only right together
-    assert eighteen <= found
+    steps = [  # a schedule in steps needs to know where
+        {"train.schedule.kind=multistep", "train.schedule.milestones=[80,120]"},
+        {"finetune.schedule.kind=multistep", "finetune.schedule.milestones=[10]"},
+    ]
+    together = set.union(eighteen, *steps)
+    assert together <= found
     methods = ["podnet+cscct", "lucir+cscct", "icarl+cscct", "icarl-bce+cscct", "rkd+cscct"]
-    jobs = [(methods, "cifar100", [word], None) for word in sorted(found - eighteen - {"network.depth=8"})]
+    jobs = [
+        (methods, "cifar100", [word], None)
+        for word in sorted(found - together - {"network.depth=8", "data.classes=20"})
+    ]
+    jobs += [(["lucir"], "cifar100", ["data.classes=20", "protocol.base=10"], None)]  # the preset's B is 50
+    jobs += [(["podnet"], "cifar100", sorted(pair), None) for pair in steps]
     jobs += [(["lucir+cscct"], "cifar100", ["network.depth=8"], None)]
     jobs += [(["icarl-bce"], "imagenet-subset", sorted(eighteen), None)]
     assert problems_of(jobs, tmp_path) == []
