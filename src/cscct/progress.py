@@ -60,7 +60,7 @@ class Display:
         sizes = "+".join(str(task.n_new) for task in tasks[:6]) + ("+…" if len(tasks) > 6 else "")
         self.say(f"{self.title}: {len(tasks)} tasks of {sizes} classes")
         if self.live and self.bar is not None:
-            self.live.update(self.bar, description=self.title, completed=0, total=images, status="starting")
+            self.live.update(self.bar, description="starting", completed=0, total=images, status="")
 
     def step(self, task: Task, stage: str, epoch: int, epochs: int, images: int, parts: dict[str, float]) -> None:
         self.done += images
@@ -69,14 +69,15 @@ class Display:
             return
         rate = self.done / max(now - self.started, 1e-9)
         left = clock((self.images - self.done) / rate)
-        losses = " ".join(f"{name} {value:.3f}" for name, value in parts.items())
         where = f"task {task.index + 1}/{len(self.tasks)} {stage} epoch {epoch + 1}/{epochs}"
-        status = f"{where} | {losses} | {rate:,.0f} images/s | {left} left"
+        # The losses come last: they are what a narrow terminal cuts off.
+        losses = " ".join(f"{name} {value:.3f}" for name, value in parts.items())
+        status = f"{rate:,.0f} images/s | {left} left | {losses}"
         if self.live and self.bar is not None:
-            self.live.update(self.bar, description=self.title, completed=self.done, total=self.images, status=status)
+            self.live.update(self.bar, description=where, completed=self.done, total=self.images, status=status)
         else:
             self.last_line = now
-            self.say("  " + status)
+            self.say(f"  {where} | {status}")
 
     def epoch(self, record: dict[str, Any]) -> None:
         pass
