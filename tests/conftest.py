@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 import torch
 
-from cscct.config import Settings, parse_override, resolve
+from cscct.config import Settings, resolve
 from cscct.learn.build import build_learner, build_stream, complete, load_dataset
 from cscct.learn.learner import Learner
 from cscct.runs.runner import execute
 from cscct.runs.store import FirstTasks, RunFolder
+from cscct.yamltext import parse_override
 
 torch.set_num_threads(1)
 

@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 from conftest import settings_for
-from cscct.config import known_keys, parse_override, parse_yaml, read_config, resolve, tuned_for
+from cscct.config import known_keys, resolve, tuned_for
 from cscct.errors import UserError
 from cscct.methods import METHODS
+from cscct.yamltext import parse_override, parse_yaml, read_config
 
 DATASETS = ("digits", "cifar100", "imagenet-subset", "folder")
 

@@ -101,7 +101,8 @@ def commands(page: Path) -> list[list[str]]:
 RESOLVE = """
 import json, sys
 from pathlib import Path
-from cscct.config import parse_override, resolve
+from cscct.config import resolve
+from cscct.yamltext import parse_override
 from cscct.plugins import load_plugins
 load_plugins([Path(word) for word in sys.argv[1:]])
 problems = []

@@ -10,7 +10,7 @@ import cscct
 ROOT = Path(cscct.__file__).parent
 LAYERS = [
     {"errors", "structs", "recipe", "seeding"},
-    {"losses", "nets", "data", "memory", "metrics"},
+    {"losses", "nets", "data", "memory", "metrics", "yamltext"},
     {"methods"},
     {"config"},
     {"learn"},

@@ -137,7 +137,8 @@ def compare(
         threads = max(1, _cores() // jobs)
     flags = _flags(base, step, device, threads, skip_bad_images, None)
     load_plugins(plugin)
-    from .config import parse_override, read_config, resolve, tuned_for
+    from .config import resolve, tuned_for
+    from .yamltext import parse_override, read_config
 
     methods = list(dict.fromkeys(methods))
     layers = tuned_for([read_config(config) if config else {}, *map(parse_override, sets), *flags], methods)
@@ -358,7 +359,8 @@ def _settings(
     sets: list[str],
     flags: list[dict[str, Any]],
 ) -> Settings:
-    from .config import parse_override, read_config, resolve
+    from .config import resolve
+    from .yamltext import parse_override, read_config
 
     overrides = [*(parse_override(text) for text in sets), *flags]
     return resolve(method, dataset, recipe=recipe, config=read_config(config) if config else None, overrides=overrides)

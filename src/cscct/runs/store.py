@@ -14,8 +14,9 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from .. import __version__
-from ..config import Settings, parse_yaml, read_config, resolve
+from ..config import Settings, resolve
 from ..errors import UserError
+from ..yamltext import parse_yaml, read_config
 from .checkpoints import Checkpoints
 from .files import LOCK, write_bytes, write_text
 
