@@ -287,7 +287,7 @@ def consistency(settings: Settings) -> list[str]:
             problems.append(f"network.depth is {network.depth}, but {network.backbone} has 18 layers")
     elif network.depth < 8 or (network.depth - 2) % 6:
         problems.append(f"network.depth must be 6n+2 (8, 14, 20, 32, ...), not {network.depth}")
-    if (network.rows_per_class > 1) != (network.head == "proxies") and network.rows_per_class > 1:
+    if network.rows_per_class > 1 and network.head != "proxies":
         problems.append(f"network.rows_per_class is {network.rows_per_class}, which only the proxies head can have")
     if network.imprint == "kmeans" and network.head != "proxies":
         problems.append("network.imprint kmeans needs the proxies head")

@@ -269,7 +269,7 @@ def test_resume_from_the_command_line(cscct: Any, tmp_path: Path) -> None:
     assert "was made by cscct 99" in old.stderr
     RunFolder(tmp_path / "fresh").create(settings)  # no checkpoint yet: it starts over
     assert cscct("resume", "fresh", "--quiet").returncode == 0
-    same(tmp_path / "fresh", tmp_path / "fresh")
+    same(tmp_path / "run", tmp_path / "fresh")
 
 
 def test_ctrl_c_stops_with_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> None:

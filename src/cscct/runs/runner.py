@@ -142,8 +142,9 @@ class _Keeper:
     def step(self, stage: str, place: Place, buffers: Callable[[], Buffers]) -> None:
         stopping = self.stop()
         if stopping or time.perf_counter() - self.last >= self.every:
-            momentum = {f"momentum.{i}": one for i, one in enumerate(buffers()) if one is not None}
-            self._save(self.task, momentum, {"name": stage, "place": asdict(place), "buffers": len(buffers())})
+            held = buffers()
+            momentum = {f"momentum.{i}": one for i, one in enumerate(held) if one is not None}
+            self._save(self.task, momentum, {"name": stage, "place": asdict(place), "buffers": len(held)})
         if stopping:
             raise Interrupted(f"Stopped after a checkpoint. Go on with: cscct resume {self.folder.path}")
 
