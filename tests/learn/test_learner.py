@@ -60,7 +60,7 @@ def test_evaluation_agrees_with_one_image_at_a_time() -> None:
     learner = learner_for("podnet", *SMALL, "data.test_per_class=6")
     for task in learner.stream.tasks[:2]:
         learner.learn(task, Silent())
-    rows = learner.evaluate(task)
+    rows = {name: matrix_row(counts, learner.stream.tasks[:2]) for name, counts in learner.evaluate(task).items()}
     learner.network.eval()
     right = {"classifier": [0, 0], "nme": [0, 0]}
     with torch.no_grad():
@@ -82,11 +82,28 @@ def test_matrix_row_counts_images_of_each_task() -> None:
     assert matrix_row(confusion, tasks) == [75.0, 75.0]
 
 
+def test_similarity_of_new_classes_to_old_ones_in_the_previous_space() -> None:
+    learner = learner_for("replay", *SMALL)
+    first, second = learner.stream.tasks[:2]
+    learner.learn(first, Silent())
+    means, reader = learner.means, learner.reader
+    expected = [
+        [
+            float(F.cosine_similarity(F.normalize(reader.features(view, members), dim=1).mean(dim=0), old, dim=0))
+            for old in means
+        ]
+        for view, members in ((learner.stream.train_view, torch.tensor(learner.stream.train[c])) for c in second.classes)
+    ]
+    learner.learn(second, Silent())
+    assert learner.similarity.shape == (second.n_new, second.n_old)
+    assert learner.similarity.numpy() == pytest.approx(torch.tensor(expected).numpy(), abs=1e-5)
+
+
 def test_imprinted_rows_before_training() -> None:
     learner = learner_for("lucir", *SMALL)
     first, second = learner.stream.tasks[:2]
     learner.learn(first, Silent())
-    rows = learner._first_rows(second)
+    rows = learner._first_rows(second, learner._class_features(second))
     old = learner.network.head.weight.detach()
     assert rows.shape == (second.n_new, 64)
     assert rows.norm(dim=1).numpy() == pytest.approx(old.norm(dim=1).mean().item(), rel=1e-5)

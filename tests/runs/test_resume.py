@@ -54,6 +54,8 @@ def same(one: Path, other: Path) -> None:
     assert results[0]["status"] == "finished"
     assert without_timings(results[0]) == without_timings(results[1])
     assert history(one) == history(other)
+    for kept in sorted((one / "tasks").iterdir()):
+        assert kept.read_bytes() == (other / "tasks" / kept.name).read_bytes()
     assert not (other / "checkpoints").exists()
 
 

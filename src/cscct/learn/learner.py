@@ -11,13 +11,13 @@ from torch import Tensor
 from ..data import Stream
 from ..data.batches import Pool, join, training_batches
 from ..losses import Term, WeightedSum
-from ..memory import Memory
+from ..memory import Memory, class_mean
 from ..nets import Network, imprint_kmeans, imprint_mean
 from ..recipe import Finetune, NetworkSpec, PredictSpec, Stage
 from ..seeding import derive, generator
 from ..structs import Batch, Task
 from .loop import Buffers, Keep, Listener, Place, Work, run_stage
-from .predict import Reader, matrix_row
+from .predict import Reader
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,8 @@ class Learner:
         self.memory, self.recipe, self.stream, self.device = memory, recipe, stream, device
         self.reader = Reader(self.network, recipe.eval_batch_size, device)
         self.teacher: Network | None = None  # the previous network, while a task is learned
-        self.means = torch.empty(0)
+        self.means = torch.empty(0)  # (classes seen, d), for the nearest-mean predictor
+        self.similarity = torch.empty(0)  # (new classes, old classes): cosines in the previous feature space
 
     def learn(
         self,
@@ -67,7 +68,9 @@ class Learner:
         """
         if resume is None:
             self.teacher = None if task.is_first else self.network.frozen_copy()
-            self.network.head.grow(self._first_rows(task))
+            features = () if task.is_first else self._class_features(task)
+            self.similarity = self._similarity(features)
+            self.network.head.grow(self._first_rows(task, features))
         if ready is not None:
             self.network.load(ready)
         elif resume is None or resume.stage == "train":
@@ -83,11 +86,13 @@ class Learner:
     def tensors(self) -> dict[str, Tensor]:
         """All weights, for a checkpoint; with `memory.exemplars` and the place in a stage, all there is to know."""
         teacher = self.teacher.state_dict() if self.teacher is not None else {}
-        return _prefixed("network.", self.network.state_dict()) | _prefixed("teacher.", teacher)
+        found = {"means": self.means, "similarity": self.similarity}
+        return found | _prefixed("network.", self.network.state_dict()) | _prefixed("teacher.", teacher)
 
     def restore(self, tensors: Mapping[str, Tensor], exemplars: Mapping[int, list[int]]) -> None:
         """Stand where an earlier process stood."""
         self.memory.exemplars = {label: list(ranked) for label, ranked in exemplars.items()}
+        self.means, self.similarity = tensors["means"], tensors["similarity"]
         self.network.load(_unprefixed("network.", tensors))
         teacher = _unprefixed("teacher.", tensors)
         self.teacher = None
@@ -115,17 +120,26 @@ class Learner:
             plan["finetune"] = (self.recipe.finetune.epochs, self.memory.quota(task.n_seen) * task.n_seen)
         return plan
 
-    def evaluate(self, task: Task) -> dict[str, list[float]]:
-        """One row of the accuracy matrix for each predictor."""
+    def evaluate(self, task: Task) -> dict[str, Tensor]:
+        """How often an image of one class was taken for another, (true, predicted), by each predictor."""
         indices, labels = self.stream.seen_test(task.n_seen)
-        confusion = self.reader.confusion(self.stream.test_view, indices, labels, self.means)
-        return {name: matrix_row(counts, self.stream.tasks[: task.index + 1]) for name, counts in confusion.items()}
+        return self.reader.confusion(self.stream.test_view, indices, labels, self.means)
 
-    def _first_rows(self, task: Task) -> Tensor:
+    def first_task_features(self) -> tuple[Tensor, Tensor]:
+        """Where the test images of the first task's classes lie now, and their labels."""
+        indices, labels = self.stream.seen_test(self.stream.tasks[0].n_seen)
+        return self.reader.features(self.stream.test_view, indices), labels
+
+    def _similarity(self, features: tuple[Tensor, ...]) -> Tensor:
+        """What controlled transfer keeps, class by class: between the mean directions of new and old classes."""
+        if not features:
+            return torch.empty(0)
+        return torch.stack([class_mean(one) for one in features]) @ self.means.T
+
+    def _first_rows(self, task: Task, features: tuple[Tensor, ...]) -> Tensor:
         head, spec = self.network.head, self.recipe.network
         if task.is_first or spec.imprint == "none":
             return head.fresh_rows(task.n_new, generator(self.recipe.seed, task.index, "head"))
-        features = self._class_features(task)
         if spec.imprint == "mean":
             return imprint_mean(features, head.weight.detach().cpu())
         seed = derive(self.recipe.seed, task.index, "kmeans") % 2**32

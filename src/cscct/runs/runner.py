@@ -19,7 +19,7 @@ from ..errors import Interrupted, RunFailed, UserError
 from ..learn.build import Warn, build_learner, build_stream
 from ..learn.learner import Learner, Resume
 from ..learn.loop import Buffers, Listener, Place
-from ..learn.predict import HEADLINES
+from ..learn.predict import HEADLINES, matrix_row
 from ..metrics import cumulative, summarize
 from ..structs import Task
 from .checkpoints import Checkpoint
@@ -109,10 +109,22 @@ def _one_task(
     learner.learn(task, listener, ready, keeper.step, resume)
     if fingerprint and first_tasks is not None and ready is None:
         first_tasks.put(fingerprint, learner.network.state_dict())
-    entry = keeper.record.add(task, learner.evaluate(task), keeper.seconds())
+    confusion = learner.evaluate(task)
+    keeper.folder.save_task(task.index, _findings(learner, task, confusion))
+    entry = keeper.record.add(task, confusion, keeper.seconds())
     keeper.record.write("running")
     keeper.task_done(task)
     return entry, learner.planned_images(task) if ready is not None else 0
+
+
+def _findings(learner: Learner, task: Task, confusion: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What a report wants to know of a task beyond its accuracies."""
+    found = {f"confusion.{name}": counts.to(torch.int32) for name, counts in confusion.items()}
+    if not task.is_first:
+        found["similarity"] = learner.similarity
+    if task is learner.stream.tasks[-1]:
+        found["features"], found["labels"] = learner.first_task_features()
+    return found
 
 
 class _Keeper:
@@ -217,9 +229,9 @@ class _Record:
         self.matrix: dict[str, list[list[float]]] = {name: [] for name in HEADLINES}
         self.sizes = [stream.test_images(task.classes) for task in stream.tasks]
 
-    def add(self, task: Task, rows: Mapping[str, list[float]], seconds: float) -> dict[str, Any]:
-        for name, row in rows.items():
-            self.matrix[name].append(row)
+    def add(self, task: Task, confusion: Mapping[str, Tensor], seconds: float) -> dict[str, Any]:
+        for name, counts in confusion.items():
+            self.matrix[name].append(matrix_row(counts, self.stream.tasks[: task.index + 1]))
         entry = {
             "task": task.index,
             "classes": [self.stream.class_names[label] for label in task.classes],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from .checkpoints import Checkpoints
 from .files import LOCK, write_bytes, write_text
 
 CONFIG, RESULT, METRICS, MODEL = "config.yaml", "result.json", "metrics.jsonl", "model.safetensors"
+TASKS = "tasks"
 
 
 class RunFolder:
@@ -75,6 +77,7 @@ class RunFolder:
         self.checkpoints.clear()
         for name in (METRICS, MODEL, RESULT):
             (self.path / name).unlink(missing_ok=True)
+        shutil.rmtree(self.path / TASKS, ignore_errors=True)
         write_text(self.path / CONFIG, yaml.safe_dump(settings.dump(), sort_keys=False, allow_unicode=True))
 
     def write_result(self, result: Mapping[str, Any]) -> None:
@@ -90,6 +93,17 @@ class RunFolder:
     def append_metrics(self, record: Mapping[str, Any]) -> None:
         with (self.path / METRICS).open("a") as file:
             file.write(json.dumps(record) + "\n")
+
+    def save_task(self, index: int, tensors: Mapping[str, Tensor]) -> None:
+        """What reports read of a task; numbers with three digits, so that a listing is in order."""
+        (self.path / TASKS).mkdir(exist_ok=True)
+        save_tensors(self._task(index), tensors)
+
+    def task(self, index: int) -> dict[str, Tensor]:
+        return load_file(self._task(index))
+
+    def _task(self, index: int) -> Path:
+        return self.path / TASKS / f"{index:03}.safetensors"
 
     def save_model(self, tensors: Mapping[str, Tensor]) -> None:
         save_tensors(self.path / MODEL, tensors)
