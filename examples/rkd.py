@@ -30,10 +30,11 @@ def relational_distance(student: Tensor, teacher: Tensor) -> Tensor:
 @register_loss
 @dataclass(frozen=True)
 class RelationalDistance(Term):
+    """Distances between samples keep the proportions that the previous network gives them."""
+
     weight: float = 5.0
 
     name = "relational_distance"
-    function = staticmethod(relational_distance)
 
     def value(self, step: Step) -> Tensor:
         assert step.teacher is not None  # the term reads the teacher, so it is left out of the first task

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from importlib import resources
@@ -30,7 +31,7 @@ from .data.tasks import class_order
 from .errors import UserError
 from .losses import TERMS, Term
 from .methods import EXTRAS, canonical_name, parse_method, suggest
-from .nets import BACKBONES
+from .nets import OWN_BACKBONES
 from .recipe import Finetune, Fraction, MemorySpec, NetworkSpec, PredictSpec, Spec, Stage, TransformSpec
 from .yamltext import Raw, parse_yaml
 
@@ -69,6 +70,11 @@ class CheckpointSpec(Spec):
     minutes: NonNegativeFloat = 5.0  # between two checkpoints within a task; 0: after every step
 
 
+@functools.cache
+def _adapter(term: str) -> TypeAdapter[Term]:
+    return TypeAdapter(TERMS[term])
+
+
 class Settings(BaseModel):
     """Everything that affects a result."""
 
@@ -102,7 +108,7 @@ class Settings(BaseModel):
                 problems.append(f"there is no loss {name!r}{suggest(str(name), TERMS)}")
                 continue
             try:
-                terms[name] = None if options is None else TypeAdapter(TERMS[name]).validate_json(_json(options))
+                terms[name] = None if options is None else _adapter(name).validate_json(_json(options))
             except ValidationError as error:
                 problems += explain(error, ("loss", name))
         if problems:
@@ -246,6 +252,7 @@ def preset_layers(method: str, dataset: str, recipe: str) -> Raw:
     return raw
 
 
+@functools.cache  # nobody changes what it gives: merging copies
 def load_preset(dataset: str) -> Raw:
     file = resources.files("cscct") / "presets" / f"{dataset}.yaml"
     return parse_yaml(file.read_text(), file.name) if file.is_file() else {}
@@ -276,12 +283,20 @@ def _scale_milestones(section: str, preset: Raw, user: Raw, raw: Raw) -> None:
     raw[section]["schedule"]["milestones"] = scaled
 
 
+def _is_backbone(name: str) -> bool:
+    if name in OWN_BACKBONES:
+        return True
+    from .nets import BACKBONES  # a plugin may have added to it
+
+    return name in BACKBONES
+
+
 def consistency(settings: Settings) -> list[str]:
     """What can only be judged with several settings in view."""
     problems = []
     network, kind = settings.network, DATASETS[settings.dataset]
-    if network.backbone not in BACKBONES:
-        problems.append(f"there is no backbone {network.backbone!r}{suggest(network.backbone, BACKBONES)}")
+    if not _is_backbone(network.backbone):
+        problems.append(f"there is no backbone {network.backbone!r}{suggest(network.backbone, OWN_BACKBONES)}")
     elif network.backbone.endswith("18"):
         if network.depth != 18:
             problems.append(f"network.depth is {network.depth}, but {network.backbone} has 18 layers")

@@ -33,12 +33,22 @@ class LoadRequest:
 
 
 @dataclass(frozen=True)
+class Extent:
+    """About how large a dataset is, for planning before it is read."""
+
+    train: int  # images a class
+    test: int
+    size: int  # pixels a side
+
+
+@dataclass(frozen=True)
 class DatasetKind:
     name: str
     summary: str
     num_classes: int | None  # None: known only from the files
     load: Callable[[LoadRequest], Dataset]
     fetchable: bool
+    extent: Extent | None = None
 
 
 DATASETS: dict[str, DatasetKind] = {}
@@ -164,9 +174,19 @@ register(
         10,
         _load_digits,
         fetchable=False,
+        extent=Extent(144, 36, 8),
     )
 )
-register(DatasetKind("cifar100", "60,000 photographs, 32x32 colour, 100 classes", 100, _load_cifar100, fetchable=True))
+register(
+    DatasetKind(
+        "cifar100",
+        "60,000 photographs, 32x32 colour, 100 classes",
+        100,
+        _load_cifar100,
+        fetchable=True,
+        extent=Extent(500, 100, 32),
+    )
+)
 register(
     DatasetKind(
         "imagenet-subset",
@@ -174,6 +194,7 @@ register(
         100,
         _load_imagenet_subset,
         fetchable=False,
+        extent=Extent(1290, 50, 224),
     )
 )
 register(

@@ -11,13 +11,14 @@ from typing import cast
 import torch
 
 from ..config import Device, Settings
-from ..data import Dataset, Stream, class_order, make_stream, split_tasks
+from ..data import Dataset, Stream, make_stream, split_tasks
 from ..data.sources import LoadRequest, load
 from ..errors import UserError
 from ..memory import Memory
 from ..nets import build_network
 from ..seeding import generator
 from .learner import Learner, Recipe
+from .protocol import class_sequence, with_protocol
 
 Warn = Callable[[str], None]
 
@@ -35,12 +36,8 @@ def load_dataset(settings: Settings, data_dir: Path | None, warn: Warn) -> Datas
 
 def complete(settings: Settings, dataset: Dataset) -> Settings:
     """Fill in what depends on the data or the machine, so that the recorded config leaves nothing open."""
-    classes = len(_order(settings, dataset))
-    base = settings.protocol.base or (classes + 1) // 2
-    step = settings.protocol.step or max(1, (classes - base + 4) // 5)
-    return settings.model_copy(
+    return with_protocol(settings, len(dataset.class_names)).model_copy(
         update={
-            "protocol": replace(settings.protocol, base=base, step=step),
             "runtime": replace(
                 settings.runtime,
                 device=_device(settings.runtime.device),
@@ -52,7 +49,8 @@ def complete(settings: Settings, dataset: Dataset) -> Settings:
 
 def build_stream(settings: Settings, dataset: Dataset, warn: Warn) -> Stream:
     """The tasks of a run. Needs complete settings."""
-    order, protocol, data = _order(settings, dataset), settings.protocol, settings.data
+    protocol, data = settings.protocol, settings.data
+    order = class_sequence(settings, len(dataset.class_names))
     if protocol.base is None or protocol.step is None:
         raise ValueError("the protocol is still open: complete the settings first.")
     tasks = split_tasks(len(order), protocol.base, protocol.step)
@@ -109,14 +107,6 @@ def build_learner(settings: Settings, dataset: Dataset, stream: Stream) -> Learn
     )
     device = torch.device(_device(settings.runtime.device))
     return Learner(network, Memory(settings.memory), recipe, stream, device)
-
-
-def _order(settings: Settings, dataset: Dataset) -> list[int]:
-    wanted = settings.data.order
-    order = class_order(settings.seed if wanted == "seed" else wanted, len(dataset.class_names))
-    if settings.data.classes and settings.data.classes > len(order):
-        raise UserError(f"data.classes is {settings.data.classes}, but only {len(order)} classes are to be had.")
-    return order[: settings.data.classes]
 
 
 def _device(wanted: str) -> Device:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
 from .common import check_pair, check_per_sample, check_positive, connected_zero, unit
-
-CTForm = Literal["official", "batchmean", "paper", "literal"]
+from .forms import CTForm
 
 
 def controlled_transfer(

@@ -1,24 +1,23 @@
-"""Losses as named, weighted terms of a sum. A term says what it reads of a step; the maths is in its function."""
+"""Losses as named, weighted terms of a sum. A term says what it reads of a step; the maths is in its function.
+
+The functions are reached through the package, which imports them at first use: settings do without torch.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch.nn.functional as F
 from pydantic import PositiveFloat, PositiveInt
-from torch import Tensor
 
+from .. import losses
 from ..structs import Output, Step, Task
-from .common import connected_zero, raised
-from .csc import cross_space_clustering
-from .ct import CTForm, controlled_transfer
-from .distillation import bce_distillation, logit_distillation
-from .lucir import less_forget, margin_ranking
-from .nca import NCAForm, nca
-from .pod import pod_flat, pod_spatial
+from .forms import CTForm, NCAForm
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Growth = Literal["constant", "sqrt_old_over_new", "sqrt_seen_over_new"]
 TERMS: dict[str, type[Term]] = {}
@@ -26,7 +25,7 @@ TERMS: dict[str, type[Term]] = {}
 
 @dataclass(frozen=True)
 class Term:
-    """Subclass, name the function, say how to call it, and `register`: the term is then usable in any method."""
+    """Subclass, name it, say what to compute of a step, and `register`: the term is then usable in any method."""
 
     weight: float = 1.0
     growth: Growth = "constant"  # how the weight follows the numbers of old and new classes
@@ -38,7 +37,6 @@ class Term:
         "allow_inf_nan": False,
     }
     name: ClassVar[str]
-    function: ClassVar[Callable[..., Tensor]]
     first_task: ClassVar[bool] = False  # True: active in the first task too, where there is nothing old
     reads_teacher: ClassVar[bool] = True
     trains_head: ClassVar[bool] = False  # False: depends on features only, so a head-only stage leaves it out
@@ -70,126 +68,137 @@ def teacher_of(step: Step) -> Output:
 @register
 @dataclass(frozen=True)
 class CrossEntropy(Term):
+    """Cross-entropy over all classes seen."""
+
     name = "cross_entropy"
-    function = staticmethod(F.cross_entropy)
     first_task = True
     reads_teacher = False
     trains_head = True
 
     def value(self, step: Step) -> Tensor:
-        logits, labels = raised(step.student.logits), step.batch.labels
-        return F.cross_entropy(logits, labels) if len(labels) else connected_zero(logits)
+        return losses.cross_entropy(step.student.logits, step.batch.labels)
 
 
 @register
 @dataclass(frozen=True)
 class NCA(Term):
+    """PODNet's classification loss, over class similarities."""
+
     margin: float = 0.6
     form: NCAForm = "official"
 
     name = "nca"
-    function = staticmethod(nca)
     first_task = True
     reads_teacher = False
     trains_head = True
 
     def value(self, step: Step) -> Tensor:
-        return nca(step.student.scores, step.batch.labels, step.student.scale, self.margin, self.form)
+        return losses.nca(step.student.scores, step.batch.labels, step.student.scale, self.margin, self.form)
 
 
 @register
 @dataclass(frozen=True)
 class LogitDistillation(Term):
+    """iCaRL with softmax: old classes keep the previous network's probabilities."""
+
     temperature: PositiveFloat = 2.0
 
     name = "logit_distillation"
-    function = staticmethod(logit_distillation)
     trains_head = True
 
     def value(self, step: Step) -> Tensor:
-        return logit_distillation(step.student.logits, teacher_of(step).logits, self.temperature)
+        return losses.logit_distillation(step.student.logits, teacher_of(step).logits, self.temperature)
 
 
 @register
 @dataclass(frozen=True)
 class BCEDistillation(Term):
+    """The original iCaRL: one sigmoid a class, old ones aimed at what the previous network says."""
+
     name = "bce_distillation"
-    function = staticmethod(bce_distillation)
     first_task = True  # with plain targets
     trains_head = True
 
     def value(self, step: Step) -> Tensor:
         teacher = step.teacher.logits if step.teacher else None
-        return bce_distillation(step.student.logits, teacher, step.batch.labels)
+        return losses.bce_distillation(step.student.logits, teacher, step.batch.labels)
 
 
 @register
 @dataclass(frozen=True)
 class LessForget(Term):
+    """LUCIR: features keep the direction that the previous network gives them."""
+
     name = "less_forget"
-    function = staticmethod(less_forget)
 
     def value(self, step: Step) -> Tensor:
-        return less_forget(step.student.features, teacher_of(step).features)
+        return losses.less_forget(step.student.features, teacher_of(step).features)
 
 
 @register
 @dataclass(frozen=True)
 class MarginRanking(Term):
+    """LUCIR: exemplars stay closer to their class than to the nearest new ones."""
+
     k: PositiveInt = 2
     margin: float = 0.5
 
     name = "margin_ranking"
-    function = staticmethod(margin_ranking)
     reads_teacher = False
     trains_head = True
 
     def value(self, step: Step) -> Tensor:
-        return margin_ranking(step.student.scores, step.batch.labels, step.task.n_old, self.k, self.margin)
+        return losses.margin_ranking(step.student.scores, step.batch.labels, step.task.n_old, self.k, self.margin)
 
 
 @register
 @dataclass(frozen=True)
 class PODSpatial(Term):
+    """PODNet: maps keep their sums along each axis."""
+
     name = "pod_spatial"
-    function = staticmethod(pod_spatial)
 
     def value(self, step: Step) -> Tensor:
-        return pod_spatial(step.student.maps, teacher_of(step).maps)
+        return losses.pod_spatial(step.student.maps, teacher_of(step).maps)
 
 
 @register
 @dataclass(frozen=True)
 class PODFlat(Term):
+    """PODNet: features keep their direction."""
+
     name = "pod_flat"
-    function = staticmethod(pod_flat)
 
     def value(self, step: Step) -> Tensor:
-        return pod_flat(step.student.features, teacher_of(step).features)
+        return losses.pod_flat(step.student.features, teacher_of(step).features)
 
 
 @register
 @dataclass(frozen=True)
 class CSC(Term):
+    """Cross-space clustering: to where the class lay in the previous space, away from the other classes."""
+
     weight: float = 3.0
 
     name = "csc"
-    function = staticmethod(cross_space_clustering)
 
     def value(self, step: Step) -> Tensor:
-        return cross_space_clustering(step.student.features, teacher_of(step).features, step.batch.labels)
+        return losses.cross_space_clustering(step.student.features, teacher_of(step).features, step.batch.labels)
 
 
 @register
 @dataclass(frozen=True)
 class CT(Term):
+    """Controlled transfer: new samples keep their similarities to old ones."""
+
     weight: float = 1.5
     temperature: PositiveFloat = 2.0
     form: CTForm = "official"
 
     name = "ct"
-    function = staticmethod(controlled_transfer)
 
     def value(self, step: Step) -> Tensor:
         teacher = teacher_of(step).features
-        return controlled_transfer(step.student.features, teacher, step.batch.is_new, self.temperature, self.form)
+        return losses.controlled_transfer(
+            step.student.features, teacher, step.batch.is_new, self.temperature, self.form
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -61,6 +61,6 @@ def canonical_name(text: str) -> str:
     return f"{method.name}+{suffix}" if suffix else method.name
 
 
-def suggest(word: str, known: Mapping[str, Any] | list[str]) -> str:
+def suggest(word: str, known: Iterable[str]) -> str:
     near = get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f" (did you mean {near[0]!r}?)" if near else ""

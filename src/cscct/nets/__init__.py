@@ -1,9 +1,16 @@
 """Backbones, growing heads, and the network that joins them."""
 
-from .heads import HEADS, CosineHead, Head, LinearHead, ProxyHead
-from .imprint import imprint_kmeans, imprint_mean
-from .network import Network, build_network
-from .resnet import BACKBONES, ResNet
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..lazy import exports
+
+if TYPE_CHECKING:
+    from .heads import HEADS, CosineHead, Head, LinearHead, ProxyHead
+    from .imprint import imprint_kmeans, imprint_mean
+    from .network import Network, build_network
+    from .resnet import BACKBONES, ResNet
 
 __all__ = [
     "BACKBONES",
@@ -18,3 +25,23 @@ __all__ = [
     "imprint_kmeans",
     "imprint_mean",
 ]
+
+# The names in BACKBONES, for those who only want to check one: asking BACKBONES itself imports torch.
+OWN_BACKBONES = ("lucir-resnet", "podnet-resnet", "lucir-resnet18", "podnet-resnet18")
+
+__getattr__ = exports(
+    __name__,
+    {
+        "BACKBONES": "resnet",
+        "ResNet": "resnet",
+        "HEADS": "heads",
+        "CosineHead": "heads",
+        "Head": "heads",
+        "LinearHead": "heads",
+        "ProxyHead": "heads",
+        "Network": "network",
+        "build_network": "network",
+        "imprint_kmeans": "imprint",
+        "imprint_mean": "imprint",
+    },
+)

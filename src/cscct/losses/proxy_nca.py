@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
 from .common import check_labels, connected_zero, raised
-
-NCAForm = Literal["official", "paper"]
+from .forms import NCAForm
 
 
 def nca(
