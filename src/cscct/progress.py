@@ -13,15 +13,31 @@ from rich.progress import BarColumn, Progress, TextColumn
 from .config import Settings
 from .structs import Task
 
+Mode = Literal["live", "plain", "quiet"]
 PLAIN_SECONDS = 30.0  # between two plain lines within a task
 
 
-class Display:
-    """Follows one run or several in a row. All of it goes to the error stream: the other is for results."""
+class Terminal:
+    """Where words go while something works: the error stream, for the other is for results."""
 
-    def __init__(self, mode: Literal["live", "plain", "quiet"], runs: int = 1):
+    def __init__(self, mode: Mode):
         self.console = Console(stderr=True, highlight=False, soft_wrap=mode == "plain")
-        self.mode, self.runs, self.run = mode, runs, 0
+        self.mode = mode
+
+    def warn(self, sentence: str) -> None:
+        self.console.print(f"warning: {sentence}", style="yellow", markup=False)
+
+    def say(self, line: str) -> None:
+        if self.mode != "quiet":
+            self.console.print(line, markup=False)
+
+
+class Display(Terminal):
+    """Follows one run or several in a row."""
+
+    def __init__(self, mode: Mode, runs: int = 1):
+        super().__init__(mode)
+        self.runs, self.run = runs, 0
         self.done = self.images = 0
         self.started = self.last_line = time.monotonic()
         self.live = self._live() if mode == "live" else None
@@ -43,13 +59,6 @@ class Display:
     def __exit__(self, *_: object) -> None:
         if self.live:
             self.live.stop()
-
-    def warn(self, sentence: str) -> None:
-        self.console.print(f"warning: {sentence}", style="yellow", markup=False)
-
-    def say(self, line: str) -> None:
-        if self.mode != "quiet":
-            self.console.print(line, markup=False)
 
     def run_started(self, settings: Settings, tasks: tuple[Task, ...], images: int) -> None:
         self.run += 1
@@ -99,4 +108,6 @@ class Display:
 def clock(seconds: float) -> str:
     whole = max(0, round(seconds))
     hours, minutes = divmod(whole // 60, 60)
+    if hours >= 100:
+        return f"{hours / 24:.0f} days"
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"

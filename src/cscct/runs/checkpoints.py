@@ -7,12 +7,12 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from safetensors.torch import load, save
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .files import write_bytes
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 KEPT = 2
 
@@ -30,6 +30,8 @@ class Checkpoints:
         self.folder = folder
 
     def save(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        from safetensors.torch import save
+
         self.folder.mkdir(exist_ok=True)
         numbers = self._numbers()
         number = numbers[-1] + 1 if numbers else 1
@@ -59,6 +61,8 @@ class Checkpoints:
             self.folder.rmdir()
 
     def _read(self, number: int) -> Checkpoint:
+        from safetensors.torch import load
+
         content = json.loads(self._state(number).read_bytes())
         if _digest({key: content[key] for key in ("tensors_sha256", "state")}) != content["sha256"]:
             raise ValueError("its state has another checksum")

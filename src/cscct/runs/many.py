@@ -1,13 +1,14 @@
-"""Many runs, one after another here or several at a time in processes of their own; first tasks are shared."""
+"""Many runs, one after another here or several at a time elsewhere; first tasks are shared."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
 
 from ..config import Settings
 from ..data import Dataset
@@ -26,6 +27,10 @@ class Job:
     settings: Settings  # complete
     folder: RunFolder
     first_task: str  # fingerprint of what it could share
+
+    @property
+    def name(self) -> str:
+        return self.folder.path.name
 
 
 class Datasets:
@@ -69,85 +74,158 @@ def run_here(
             dataset = datasets.of(job.settings)
             results.append(execute(job.settings, dataset, job.folder, listener, datasets.warn, first_tasks, stop))
         except RunFailed as failure:
-            failures.append(f"{job.folder.path.name}: {failure}")
-    _raise(failures, len(jobs))
+            failures.append(f"{job.name}: {failure}")
+    raise_failures(failures, len(jobs))
     return results
 
 
-def run_in_processes(
-    jobs: Sequence[Job],
-    processes: int,
-    first_tasks: FirstTasks,
-    arguments: Sequence[str],
-    finished: Callable[[Job, int], None],
-    stop: Stop,
-) -> list[Result]:
-    """Up to `processes` at a time. A run waits while another is training the first task that it can use.
+class End(NamedTuple):
+    how: Literal["finished", "failed", "died"]  # what died may be tried again, what failed would fail again
+    words: str = ""
 
-    arguments: further words for each `cscct run` (data folder, plugins); `finished` hears of each end.
-    """
+
+class Handle(Protocol):
+    """A run that somebody else carries out."""
+
+    def ended(self) -> End | None: ...
+
+    def ask_to_stop(self) -> None: ...
+
+    def wait(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+class Place(Protocol):
+    """Where runs are carried out: processes of this machine, or a cluster."""
+
+    slots: int
+
+    def start(self, job: Job) -> Handle: ...
+
+
+@dataclass
+class Ledger:
+    """How far each run is; what a table on the terminal shows."""
+
+    states: dict[str, str]  # waiting, running, finished, failed
+    attempts: dict[str, int] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)
+
+    def failures(self) -> list[str]:
+        return [f"{name}: {self.words[name]}" for name, state in self.states.items() if state == "failed"]
+
+
+class Watch(Protocol):
+    def __call__(self, ledger: Ledger, changed: str | None) -> None: ...
+
+
+def run_elsewhere(
+    jobs: Sequence[Job], place: Place, first_tasks: FirstTasks, watch: Watch, stop: Stop, retries: int = 2
+) -> Ledger:
+    """Up to `place.slots` at a time. A run waits while another is training the first task that it can use; one that
+    dies is started again and goes on from its checkpoint; one that fails does not stop the rest."""
     waiting = [job for job in jobs if job.folder.state(job.settings) != "finished"]
-    for job in jobs:
-        if job not in waiting:
-            finished(job, 0)
-    running: dict[subprocess.Popen[str], Job] = {}
-    failures = []
+    ledger = Ledger({job.name: "waiting" if job in waiting else "finished" for job in jobs})
+    running: dict[str, tuple[Job, Handle]] = {}
+    watch(ledger, None)
     try:
         while waiting or running:
             for job in list(waiting):
-                if len(running) < processes and _may_start(job, running, first_tasks):
+                if len(running) < place.slots and _may_start(
+                    job, [other for other, _ in running.values()], first_tasks
+                ):
                     waiting.remove(job)
-                    running[_start(job, first_tasks, arguments)] = job
-            for process in [process for process in running if process.poll() is not None]:
-                job = running.pop(process)
-                if process.returncode:
-                    said = _last_line(job) or f"ended with code {process.returncode}"
-                    failures.append(f"{job.folder.path.name}: {said}")
-                finished(job, process.returncode)
+                    running[job.name] = (job, place.start(job))
+                    ledger.states[job.name] = "running"
+                    ledger.attempts[job.name] = ledger.attempts.get(job.name, 0) + 1
+            for name, (job, handle) in list(running.items()):
+                end = handle.ended()
+                if end is None:
+                    continue
+                del running[name]
+                again = end.how == "died" and ledger.attempts[name] <= retries and not stop()
+                ledger.states[name] = "waiting" if again else "finished" if end.how == "finished" else "failed"
+                ledger.words[name] = end.words
+                if again:
+                    waiting.insert(0, job)
+                watch(ledger, name)
             if stop():
-                for process in running:
-                    process.terminate()  # a request: each writes a checkpoint and ends
-                for process in running:
-                    process.wait()
+                _stop([handle for _, handle in running.values()])
                 raise Interrupted("Stopped after checkpoints. The same command goes on from there.")
+            watch(ledger, None)
             time.sleep(POLL_SECONDS)
     finally:
-        for process in running:
-            process.kill()
-    _raise(failures, len(jobs))
-    return [job.folder.result() for job in jobs]
+        for _, handle in running.values():
+            handle.kill()
+    return ledger
 
 
-def _may_start(job: Job, running: dict[subprocess.Popen[str], Job], first_tasks: FirstTasks) -> bool:
-    in_training = {other.first_task for other in running.values()}
+def _may_start(job: Job, running: Sequence[Job], first_tasks: FirstTasks) -> bool:
+    in_training = {other.first_task for other in running}
     return job.first_task not in in_training or first_tasks.has(job.first_task)
 
 
-def _start(job: Job, first_tasks: FirstTasks, arguments: Sequence[str]) -> subprocess.Popen[str]:
+def _stop(handles: Sequence[Handle]) -> None:
+    """All are asked before any is waited for."""
+    for handle in handles:
+        handle.ask_to_stop()
+    for handle in handles:
+        handle.wait()
+
+
+class Processes:
+    """Runs as processes of this machine, each a `cscct run`.
+
+    arguments: further words for each of them (data folder, plugins).
+    """
+
+    def __init__(self, slots: int, first_tasks: FirstTasks, arguments: Sequence[str] = ()):
+        self.slots, self.first_tasks, self.arguments = slots, first_tasks, tuple(arguments)
+
+    def start(self, job: Job) -> Handle:
+        begin(job)
+        path = job.folder.path
+        words = ["run", "--config", str(path / "config.yaml"), "--out", str(path), "--quiet"]
+        words += ["--first-tasks", str(self.first_tasks.folder), *self.arguments]
+        with (path / MESSAGES).open("w") as messages:  # not a pipe: nobody reads it while the run works
+            command = [sys.executable, "-m", "cscct", *words]
+            return _Process(job, subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=messages, text=True))
+
+
+class _Process:
+    def __init__(self, job: Job, process: subprocess.Popen[str]):
+        self.job, self.process = job, process
+        self.kill, self.ask_to_stop = process.kill, process.terminate
+
+    def ended(self) -> End | None:
+        code = self.process.poll()
+        if code is None:
+            return None
+        if code == 0:
+            return End("finished")
+        lines = (self.job.folder.path / MESSAGES).read_text().strip().splitlines()
+        words = lines[-1].removeprefix("error: ") if lines else ""
+        if code < 0 or not words.strip() or not lines[-1].startswith("error: "):
+            return End(
+                "died", f"it was ended by signal {-code}." if code < 0 else words or f"it ended with code {code}."
+            )
+        return End("failed", words)
+
+    def wait(self) -> None:
+        self.process.wait()
+
+
+def begin(job: Job) -> None:
+    """A folder with the config, where there is none yet."""
     if job.folder.state(job.settings) == "free":
         job.folder.create(job.settings)
-    config, out = str(job.folder.path / "config.yaml"), str(job.folder.path)
-    words = [
-        "run",
-        "--config",
-        config,
-        "--out",
-        out,
-        "--quiet",
-        "--first-tasks",
-        str(first_tasks.folder),
-        *arguments,
-    ]
-    with (job.folder.path / MESSAGES).open("w") as messages:  # not a pipe: nobody reads it while the run works
-        command = [sys.executable, "-m", "cscct", *words]
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=messages, text=True)
 
 
-def _last_line(job: Job) -> str:
-    lines = (job.folder.path / MESSAGES).read_text().strip().splitlines()
-    return lines[-1].removeprefix("error: ") if lines else ""
-
-
-def _raise(failures: Sequence[str], total: int) -> None:
+def raise_failures(failures: Sequence[str], total: int) -> None:
     if failures:
         raise RunFailed(f"{len(failures)} of {total} runs failed. " + " ".join(failures))
+
+
+def results_of(jobs: Sequence[Job], ledger: Mapping[str, str]) -> list[Result]:
+    return [job.folder.result() for job in jobs if ledger[job.name] == "finished"]

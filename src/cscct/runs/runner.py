@@ -41,6 +41,22 @@ class RunListener(Listener, Protocol):
     def run_finished(self, result: Result, folder: Path) -> None: ...
 
 
+class Unheard:
+    """Nobody watches; the folder tells how far a run is."""
+
+    def step(self, task: Task, stage: str, epoch: int, epochs: int, images: int, parts: dict[str, float]) -> None: ...
+
+    def epoch(self, record: dict[str, Any]) -> None: ...
+
+    def run_started(self, settings: Settings, tasks: tuple[Task, ...], images: int) -> None: ...
+
+    def skipped(self, images: int) -> None: ...
+
+    def task_finished(self, entry: Mapping[str, Any]) -> None: ...
+
+    def run_finished(self, result: Result, folder: Path) -> None: ...
+
+
 def execute(
     settings: Settings,
     dataset: Dataset,
@@ -58,17 +74,16 @@ def execute(
     learner = build_learner(settings, dataset, stream)
     folder.path.mkdir(parents=True, exist_ok=True)
     with locked(folder.path), disk_faults_told(folder.path):
-        record = _Record(settings, stream, folder)
-        keeper = _Keeper(learner, record, folder, dataset.fingerprint(), settings.checkpoint.minutes * 60, stop)
+        data = dataset.fingerprint()
+        record = _Record(settings, stream, folder, first_task_fingerprint(settings, data))
+        keeper = _Keeper(learner, record, folder, data, settings.checkpoint.minutes * 60, stop)
         first, resume = _take_up(settings, folder, keeper, warn)
         record.write("running")
         listener.run_started(settings, stream.tasks, sum(learner.planned_images(task) for task in stream.tasks))
         listener.skipped(keeper.images_done(first, resume))
         try:
             for task in stream.tasks[first:]:
-                entry, skipped = _one_task(
-                    settings, learner, task, _Watcher(listener, folder), first_tasks, keeper, resume
-                )
+                entry, skipped = _one_task(learner, task, _Watcher(listener, folder), first_tasks, keeper, resume)
                 listener.skipped(skipped)
                 listener.task_finished(entry)
                 resume = None
@@ -92,7 +107,6 @@ def _take_up(settings: Settings, folder: RunFolder, keeper: _Keeper, warn: Warn)
 
 
 def _one_task(
-    settings: Settings,
     learner: Learner,
     task: Task,
     listener: Listener,
@@ -102,13 +116,11 @@ def _one_task(
 ) -> tuple[Mapping[str, Any], int]:
     """The entry in the record, and how many images did not have to be trained on."""
     keeper.begin(task)
-    ready, fingerprint = None, ""
-    if first_tasks is not None and task.is_first and resume is None:
-        fingerprint = first_task_fingerprint(settings, keeper.data)
-        ready = first_tasks.get(fingerprint)
+    shared = first_tasks if task.is_first else None
+    ready = shared.get(keeper.record.first_task) if shared is not None and resume is None else None
     learner.learn(task, listener, ready, keeper.step, resume)
-    if fingerprint and first_tasks is not None and ready is None:
-        first_tasks.put(fingerprint, learner.network.state_dict())
+    if shared is not None and ready is None:
+        shared.put(keeper.record.first_task, learner.network.state_dict())
     confusion = learner.evaluate(task)
     keeper.folder.save_task(task.index, _findings(learner, task, confusion))
     entry = keeper.record.add(task, confusion, keeper.seconds())
@@ -223,8 +235,8 @@ class _Watcher:
 class _Record:
     """What becomes `result.json`. Apart from `seconds` and `environment`, a function of config and code."""
 
-    def __init__(self, settings: Settings, stream: Stream, folder: RunFolder):
-        self.settings, self.stream, self.folder = settings, stream, folder
+    def __init__(self, settings: Settings, stream: Stream, folder: RunFolder, first_task: str):
+        self.settings, self.stream, self.folder, self.first_task = settings, stream, folder, first_task
         self.tasks: list[dict[str, Any]] = []
         self.matrix: dict[str, list[list[float]]] = {name: [] for name in HEADLINES}
         self.sizes = [stream.test_images(task.classes) for task in stream.tasks]
@@ -248,6 +260,7 @@ class _Record:
             "dataset": self.settings.dataset,
             "seed": self.settings.seed,
             "headline": self.settings.predict.headline,
+            "first_task": self.first_task,  # the same for runs that may share it
             "tasks": self.tasks,
             "task_sizes": self.sizes,
             "matrix": self.matrix,

@@ -8,11 +8,9 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
-from safetensors.torch import load_file, save
-from torch import Tensor
 
 from .. import __version__
 from ..config import Settings, resolve
@@ -21,8 +19,12 @@ from ..yamltext import parse_yaml, read_config
 from .checkpoints import Checkpoints
 from .files import LOCK, write_bytes, write_text
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 CONFIG, RESULT, METRICS, MODEL = "config.yaml", "result.json", "metrics.jsonl", "model.safetensors"
 TASKS = "tasks"
+State = Literal["free", "unfinished", "finished"]
 
 
 class RunFolder:
@@ -61,12 +63,17 @@ class RunFolder:
             raise UserError(f"The folder {self.path} holds other files; choose another with --out.")
         return True
 
-    def state(self, settings: Settings) -> str:
-        """`free`, or, where this very run is there already, `finished` or `unfinished`; another run is an error."""
+    def state(self, settings: Settings, *, same_runtime: bool = True) -> State:
+        """`free`, or, where this very run is there already, `finished` or `unfinished`; another run is an error.
+
+        same_runtime: whether other threads or another device make it another run.
+        """
         if not self.check_usable():
             return "free"
         config = self.path / CONFIG
-        if _same_run(parse_yaml(config.read_text(), str(config))) != _same_run(settings.dump()):
+        open_ = ("checkpoint",) if same_runtime else ("checkpoint", "runtime")
+        there, wanted = parse_yaml(config.read_text(), str(config)), settings.dump()
+        if _without(there, open_) != _without(wanted, open_):
             raise UserError(
                 f"The folder {self.path} already holds another run; choose another with --out, or delete it."
             )
@@ -100,7 +107,7 @@ class RunFolder:
         save_tensors(self._task(index), tensors)
 
     def task(self, index: int) -> dict[str, Tensor]:
-        return load_file(self._task(index))
+        return load_tensors(self._task(index))
 
     def _task(self, index: int) -> Path:
         return self.path / TASKS / f"{index:03}.safetensors"
@@ -109,13 +116,21 @@ class RunFolder:
         save_tensors(self.path / MODEL, tensors)
 
 
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(path)
+
+
 def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    from safetensors.torch import save
+
     write_bytes(path, save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}))
 
 
-def _same_run(dump: dict[str, Any]) -> dict[str, Any]:
+def _without(dump: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
     """A config without what may change between two sittings of one run."""
-    return {key: value for key, value in dump.items() if key != "checkpoint"}
+    return {key: value for key, value in dump.items() if key not in keys}
 
 
 def weights_sha256(tensors: Mapping[str, Tensor]) -> str:
@@ -138,7 +153,7 @@ class FirstTasks:
         return self._path(fingerprint).is_file()
 
     def get(self, fingerprint: str) -> dict[str, Tensor] | None:
-        return load_file(self._path(fingerprint)) if self.has(fingerprint) else None
+        return load_tensors(self._path(fingerprint)) if self.has(fingerprint) else None
 
     def put(self, fingerprint: str, tensors: Mapping[str, Tensor]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,217 @@
+"""`cscct run`, `resume` and `compare`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..plugins import load_plugins
+from .options import (
+    Base,
+    Config,
+    DataDir,
+    Device,
+    Json,
+    Out,
+    Plugin,
+    Quiet,
+    RecipeName,
+    Sets,
+    SkipBad,
+    StepSize,
+    Threads,
+    child_words,
+    cores,
+    flag_layers,
+    free_name,
+    mode,
+    open_display,
+    parse_seeds,
+    stop_on_request,
+)
+
+if TYPE_CHECKING:
+    from ..config import Settings
+    from ..runs.store import FirstTasks, RunFolder
+
+
+def run(
+    method: Annotated[str | None, typer.Argument(help="A base with +csc, +ct or +cscct: lucir+cscct.")] = None,
+    dataset: Annotated[str | None, typer.Argument(help="digits, cifar100, imagenet-subset or folder.")] = None,
+    out: Out = None,
+    data_dir: DataDir = None,
+    config: Config = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Decides everything random [1].")] = None,
+    sets: Sets = [],  # noqa: B006  (typer copies it)
+    base: Base = None,
+    step: StepSize = None,
+    recipe: RecipeName = None,
+    device: Device = None,
+    threads: Threads = None,
+    plugin: Plugin = [],  # noqa: B006
+    skip_bad_images: SkipBad = False,
+    first_tasks: Annotated[Path | None, typer.Option("--first-tasks", hidden=True)] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """One experiment: a method learns a dataset, task by task."""
+    flags = flag_layers(base, step, device, threads, skip_bad_images, seed)
+    load_plugins(plugin)
+    settings = _settings(method, dataset, recipe, config, sets, flags)
+    from ..runs.store import FirstTasks, RunFolder
+
+    folder = RunFolder(out or free_name(Path("runs"), f"{settings.method}-{settings.dataset}-seed{settings.seed}"))
+    folder.check_usable()  # before the data is read
+    _carry_out(settings, folder, data_dir, FirstTasks(first_tasks) if first_tasks else None, quiet, as_json)
+
+
+def resume(
+    run_dir: Annotated[Path, typer.Argument(help="The folder of a run that was stopped.")],
+    data_dir: DataDir = None,
+    plugin: Plugin = [],  # noqa: B006
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Go on with a run after a crash, a kill or Ctrl-C, as if nothing had happened."""
+    load_plugins(plugin)
+    from ..runs.store import RunFolder
+
+    folder = RunFolder(run_dir)
+    _carry_out(folder.settings(), folder, data_dir, None, quiet, as_json)
+
+
+def compare(
+    methods: Annotated[list[str], typer.Argument(help="Two or more methods; differences are paired by seed.")],
+    dataset: Annotated[str, typer.Option("--dataset", "-d", help="What to learn.")] = "digits",
+    seeds: Annotated[str, typer.Option("--seeds", help="Seeds with commas between: 1,2,3.")] = "1,2,3",
+    out: Out = None,
+    data_dir: DataDir = None,
+    config: Config = None,
+    sets: Sets = [],  # noqa: B006
+    base: Base = None,
+    step: StepSize = None,
+    recipe: RecipeName = None,
+    device: Device = None,
+    threads: Threads = None,
+    plugin: Plugin = [],  # noqa: B006
+    skip_bad_images: SkipBad = False,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Runs at a time, each in its own process.")] = 1,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Several methods on the same seeds: a table with paired differences, and a picture.
+
+    Runs in --out that are finished already are not repeated.
+    """
+    chosen = parse_seeds(seeds)
+    if jobs > 1 and threads is None:
+        threads = max(1, cores() // jobs)
+    flags = flag_layers(base, step, device, threads, skip_bad_images, None)
+    load_plugins(plugin)
+    from ..config import resolve, tuned_for
+    from ..yamltext import parse_override, read_config
+
+    methods = list(dict.fromkeys(methods))
+    layers = tuned_for([read_config(config) if config else {}, *map(parse_override, sets), *flags], methods)
+    wanted = [
+        resolve(method, dataset, recipe=recipe, overrides=[*own, {"seed": seed}])
+        for method, own in zip(methods, layers, strict=True)
+        for seed in chosen
+    ]
+    from ..progress_many import RunsTable
+    from ..runs.many import Datasets, Job, Processes, raise_failures, run_elsewhere, run_here
+    from ..runs.store import FirstTasks, RunFolder
+
+    folder = out or free_name(Path("runs"), f"compare-{dataset}")
+    shared = FirstTasks(folder / "first-tasks")
+
+    def jobs_of(datasets: Datasets) -> list[Job]:
+        plan = [datasets.job(one, RunFolder(folder / f"{one.method}-seed{one.seed}")) for one in wanted]
+        for job in plan:
+            job.folder.state(job.settings)  # a folder with another run is refused before any work
+        return plan
+
+    if jobs == 1:
+        with open_display(quiet, as_json, len(wanted)) as display, stop_on_request(display.say) as stop:
+            datasets = Datasets(data_dir, display.warn)
+            plan = jobs_of(datasets)
+            results = run_here(plan, datasets, shared, display, stop)
+    else:
+        with RunsTable(mode(quiet, as_json)) as table, stop_on_request(table.say) as stop:
+            plan = jobs_of(Datasets(data_dir, table.warn))
+            place = Processes(jobs, shared, child_words(data_dir, plugin))
+            ledger = run_elsewhere(plan, place, shared, table.follow(plan), stop)
+        raise_failures(ledger.failures(), len(plan))
+        results = [job.folder.result() for job in plan]
+    by_method: dict[str, list[Any]] = {}
+    for job, result in zip(plan, results, strict=True):
+        by_method.setdefault(job.settings.method, []).append(result)
+    _report_comparison(by_method, chosen, plan[0].settings, folder, quiet, as_json)
+
+
+def _carry_out(
+    settings: Settings, folder: RunFolder, data_dir: Path | None, shared: FirstTasks | None, quiet: bool, as_json: bool
+) -> None:
+    from ..runs.many import Datasets
+    from ..runs.runner import execute
+
+    with open_display(quiet, as_json) as display, stop_on_request(display.say) as stop:
+        datasets = Datasets(data_dir, display.warn)
+        settings = datasets.complete(settings)
+        if folder.state(settings) == "finished":
+            display.say(f"This run is finished already: {folder.path}")
+            result = folder.result()
+        else:
+            result = execute(settings, datasets.of(settings), folder, display, display.warn, shared, stop)
+    if as_json:
+        print(json.dumps(result, indent=1))
+    elif not quiet:
+        from ..show import print_result
+
+        print_result(result, folder.path)
+
+
+def _settings(
+    method: str | None,
+    dataset: str | None,
+    recipe: str | None,
+    config: Path | None,
+    sets: list[str],
+    flags: list[dict[str, Any]],
+) -> Settings:
+    from ..config import resolve
+    from ..yamltext import parse_override, read_config
+
+    overrides = [*(parse_override(text) for text in sets), *flags]
+    return resolve(method, dataset, recipe=recipe, config=read_config(config) if config else None, overrides=overrides)
+
+
+def _report_comparison(
+    results: dict[str, list[Any]],
+    seeds: list[int],
+    settings: Settings,
+    folder: Path,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    from ..runs import compare as maths
+    from ..runs.figures import accuracy_curves
+    from ..runs.files import write_text
+
+    rows = maths.compare(results)
+    answer = maths.as_json(rows, seeds, settings.dataset)
+    write_text(folder / "compare.json", json.dumps(answer, indent=1) + "\n")
+    write_text(folder / "compare.csv", maths.as_csv(rows))
+    protocol = f"B={settings.protocol.base}, C={settings.protocol.step}"
+    count = f"{len(seeds)} seed" + ("s" if len(seeds) > 1 else "")
+    accuracy_curves(results, f"{settings.dataset}, {protocol}, {count}", folder / "curves.png")
+    if as_json:
+        print(json.dumps(answer, indent=1))
+    elif not quiet:
+        from ..show import print_comparison
+
+        print_comparison(rows, f"{settings.dataset}, {protocol}, {count}: mean ± standard deviation, in percent")
+        print(f"Results: {folder} (compare.json, compare.csv, curves.png, a folder for each run)")
