@@ -1,0 +1,152 @@
+"""The settings of runs as people compare them: what has an effect, what a group is called, what its protocol is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Flat = dict[str, Any]
+
+# What makes two experiments different ones, whatever the methods. All else but the losses is how a method is trained.
+EXPERIMENT = {
+    "dataset": "dataset",
+    "recipe": "recipe",
+    "data.order": "class order",
+    "data.classes": "number of classes",
+    "data.train_per_class": "training images per class",
+    "data.test_per_class": "test images per class",
+    "data.test_fraction": "share of test images",
+    "data.skip_bad_images": "leaving out of bad images",
+    "protocol.base": "B, classes of the first task",
+    "protocol.step": "C, classes of a later task",
+    "memory.policy": "memory policy",
+    "memory.per_class": "memory per class",
+    "memory.total": "memory in all",
+    "memory.rounding": "rounding of the memory",
+}
+_NO_EFFECT = ("cscct_version", "seed", "runtime", "checkpoint")
+_IDLE_MEMORY = {"per_class": ("memory.total", "memory.rounding"), "total": ("memory.per_class",)}
+_LABEL_PARTS = 4  # more settings than this make a label nobody can read
+
+
+def effective(settings: Mapping[str, Any]) -> Flat:
+    """Dotted names and values, without the seed and without what changes nothing in this run."""
+    flat: Flat = {}
+    _flatten({key: value for key, value in settings.items() if key not in _NO_EFFECT}, "", flat)
+    for key in _IDLE_MEMORY.get(str(flat.get("memory.policy")), ()):
+        flat.pop(key, None)
+    return flat
+
+
+def _flatten(node: Mapping[str, Any], path: str, into: Flat) -> None:
+    for key, value in node.items():
+        if isinstance(value, Mapping):
+            _flatten(value, f"{path}{key}.", into)
+        elif value is not None:
+            into[path + key] = value
+
+
+def differing(settings: Sequence[Flat]) -> list[str]:
+    """Names whose values are not the same in all; one that is absent has a value of its own."""
+    names = dict.fromkeys(name for flat in settings for name in flat)
+    return [name for name in names if any(flat.get(name) != settings[0].get(name) for flat in settings)]
+
+
+def show(value: Any) -> str:
+    """A value in a word or two."""
+    if value is None or value in ([], ()):
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(show, value)) if len(value) <= 8 else f"a list of {len(value)}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def label_groups(settings: Sequence[Flat], states: Sequence[str]) -> list[str]:
+    """The method, and whatever tells it from the other groups: what makes it another experiment, if anything does;
+    how far it has come; and the settings in which groups of the same method differ."""
+    apart = [name for name in differing(settings) if name in EXPERIMENT]
+    labels: list[str] = []
+    for flat, state in zip(settings, states, strict=True):
+        family = [other for other in settings if other["method"] == flat["method"]]
+        own = [name for name in differing(family) if name not in apart]
+        parts = [*dict.fromkeys(_part(name, flat) for name in [*apart, *own[:_LABEL_PARTS]]), state]
+        label = ", ".join([flat["method"], *filter(None, parts)])
+        same = sum(other == label or other.startswith(f"{label} #") for other in labels)
+        labels.append(f"{label} #{same + 1}" if same else label)
+    return labels
+
+
+def _part(name: str, flat: Flat) -> str:
+    if name == "dataset":
+        return str(flat["dataset"])
+    if name.startswith("protocol."):
+        return f"B={show(flat.get('protocol.base'))} C={show(flat.get('protocol.step'))}"
+    if name.startswith("memory.") and name in EXPERIMENT:
+        size = f"{flat['memory.total']} in all" if flat["memory.policy"] == "total" else flat["memory.per_class"]
+        return f"memory {size}"
+    short = name.removeprefix("data.").removeprefix("loss.")
+    return f"{short}={show(flat.get(name))}"
+
+
+def protocol(settings: Mapping[str, Any], tasks: int) -> dict[str, str]:
+    """What one must know to repeat or judge the result, in words."""
+    data, memory, network, predict = (settings[name] for name in ("data", "memory", "network", "predict"))
+    transform, loss = data["transform"], {name: term for name, term in settings["loss"].items() if term}
+    limits = {"classes": "classes", "train_per_class": "training images per class", "test_per_class": "test images"}
+    cut = [f"the first {data[key]} {what}" for key, what in limits.items() if data[key] is not None]
+    per_class = memory["policy"] == "per_class"
+    rows = f", {network['rows_per_class']} rows per class" if network["rows_per_class"] > 1 else ""
+    forms = [f"{name} {term['form']}" for name, term in loss.items() if "form" in term]
+    return {
+        "Dataset": ", ".join([settings["dataset"], *cut]),
+        "Class order": "drawn from each seed" if data["order"] == "seed" else show(data["order"]),
+        "Tasks": f"{tasks}: B = {show(settings['protocol']['base'])} classes first, "
+        f"then C = {show(settings['protocol']['step'])} at a time",
+        "Memory": f"{memory['per_class']} images per class"
+        if per_class
+        else f"{memory['total']} images in all, shared ({memory['rounding']})",
+        "Network": f"{network['backbone']}, depth {network['depth']}, {network['head']} head{rows}, new rows from "
+        f"{network['imprint']}, old rows {'frozen' if network['freeze_old'] else 'trained'}"
+        + (", head behind a ReLU" if network["relu_head"] else ""),
+        "Prediction": ("nearest class mean" if predict["headline"] == "nme" else "classifier")
+        + f"; second view in the means: {predict['nme_aug']}",
+        "Normalisation": f"mean {show(transform['mean'])}; sd {show(transform['std'])}",
+        "Augmentation": _augmentation(transform),
+        "Losses": "; ".join(_term(name, term) for name, term in loss.items()),
+        "Forms": ", ".join([*forms, f"herding {memory['herding']}"]),
+        "Recipe": settings["recipe"],
+        "Training": _stage(settings["train"]),
+        "Fine-tuning": _stage(settings["finetune"]) if settings["finetune"] else "none",
+    }
+
+
+def _augmentation(transform: Mapping[str, Any]) -> str:
+    crop = f"random resized crop to {transform['size']} pixels" if transform["size"] else ""
+    if not crop and transform["padding"]:
+        crop = f"random crop after padding by {transform['padding']}"
+    flip = "horizontal flip" if transform["flip"] else ""
+    light = f"brightness ± {transform['brightness']:.3g}" if transform["brightness"] else ""
+    return ", ".join(filter(None, (crop, flip, light))) or "none"
+
+
+def _term(name: str, term: Mapping[str, Any]) -> str:
+    known = ("weight", "growth", "form")
+    options = [] if term.get("growth", "constant") == "constant" else [f"× {term['growth']}"]
+    options += [f"{key} {show(value)}" for key, value in term.items() if key not in known]
+    return f"{show(term['weight'])} {name}" + (f" ({', '.join(options)})" if options else "")
+
+
+def _stage(stage: Mapping[str, Any]) -> str:
+    schedule = stage["schedule"]
+    how = schedule["kind"]
+    if how == "multistep":
+        how = f"× {show(schedule['factor'])} at epochs {show(schedule['milestones'])}"
+    shift = f" (clock {schedule['offset']:+d})" if schedule["offset"] else ""
+    clamp = f", gradients clamped to ± {show(stage['clamp_gradients'])}" if stage["clamp_gradients"] else ""
+    return (
+        f"{stage['epochs']} epochs, batches of {stage['batch_size']}, learning rate {show(stage['lr'])}, {how}{shift}, "
+        f"momentum {show(stage['momentum'])}, weight decay {show(stage['weight_decay'])}{clamp}"
+        + (f", batch norm {stage['batch_norm']}" if "batch_norm" in stage else "")
+    )
