@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,10 @@ from PIL import Image
 from conftest import Silent, settings_for
 from cscct.data.folders import subset_wnids
 from cscct.learn.build import complete, load_dataset
+from cscct.runs.paper import Request, find, plan_exhibit
 from cscct.runs.runner import execute
 from cscct.runs.store import RunFolder
+from cscct.yamltext import parse_override
 
 
 @pytest.fixture(scope="module")
@@ -48,3 +51,17 @@ def test_two_tasks(method: str, backbone: str, miniature: Path, tmp_path: Path) 
     assert [task["classes"] for task in result["tasks"]] == [list(subset_wnids()[:4]), list(subset_wnids()[4:6])]
     assert [record["stage"] for record in listener.epochs][:2] == ["train", "train"]
     assert len(listener.warnings) == 1  # fewer images than the memory could hold
+
+
+def test_one_cell_of_table_2_runs_from_its_plan(miniature: Path, tmp_path: Path) -> None:
+    """All 100 classes and six tasks at 224 pixels, with only the epochs and the images a class overridden."""
+    overrides = [parse_override(one) for one in ("train.epochs=1", "data.train_per_class=1", "data.test_per_class=1")]
+    plan = plan_exhibit(find("table2"), Request(seeds=(1,)), tmp_path, overrides)
+    wanted = ("lucir+cscct", 50, 10)
+    (planned,) = [planned for cell, planned in plan if (cell.method, cell.B, cell.C) == wanted]
+    settings = planned.settings.model_copy(update={"runtime": replace(planned.settings.runtime, threads=1)})
+    assert (settings.train.batch_size, settings.train.lr, settings.network.depth) == (64, 0.02, 18)
+    dataset = load_dataset(settings, miniature, print)
+    result = execute(complete(settings, dataset), dataset, RunFolder(tmp_path / "run"), Silent(), print)
+    assert [len(task["classes"]) for task in result["tasks"]] == [50, 10, 10, 10, 10, 10]
+    assert set(result["summary"]) == {"classifier", "nme"}
