@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # One process per test worker, one thread per process: two cores are best used this way.
 WORKERS ?= 2
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench soak clean
 
 demo: $(VENV)/.installed
 	$(BIN)/cscct compare lucir lucir+cscct --dataset digits
@@ -18,6 +18,10 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Twenty kills a base instead of three.
+soak: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 CSCCT_KILLS=20 $(BIN)/python -m pytest -n $(WORKERS) tests/runs/test_resume.py -k killed -v
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/bench.py --json benchmarks/results.json

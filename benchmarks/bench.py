@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -27,13 +28,16 @@ import torch
 import torch.nn.functional as F
 
 import cscct
-from cscct.config import Settings, resolve
+from cscct.config import CheckpointSpec, Settings, resolve
 from cscct.data import ArrayImages, Dataset, Split
-from cscct.learn.build import build_learner, build_stream, complete
+from cscct.learn.build import build_learner, build_stream, complete, load_dataset
 from cscct.learn.learner import Learner
 from cscct.learn.loop import Work, run_stage
 from cscct.losses import WeightedSum
 from cscct.nets import Network
+from cscct.runs.checkpoints import Checkpoints
+from cscct.runs.runner import Unheard, execute
+from cscct.runs.store import RunFolder
 from cscct.structs import Batch, Step
 from textbook import textbook_rounds, trained
 
@@ -44,6 +48,8 @@ GOALS = {  # True: at least this, False: at most
     "CSC+CT / LUCIR step, batch 1024": (0.10, False),
     "loop / textbook": (1.7, True),
     "peak memory, GB": (1.5, False),
+    "checkpoints / time, default interval": (0.02, False),
+    "checkpoints / time, a run of digits": (0.02, False),
 }
 
 
@@ -179,6 +185,42 @@ def peak_of_a_run(size: Size) -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e9
 
 
+def share_of_checkpoints(learner: Learner, teacher: Network, rounds: int) -> float:
+    """One checkpoint in the midst of the second task, to the disk and flushed, over the time between two of them."""
+    learner.teacher = teacher
+    momentum = {f"momentum.{i}": torch.zeros_like(one) for i, one in enumerate(learner.network.parameters())}
+    with TemporaryDirectory(dir=".") as folder:  # where runs are written, not a memory disk
+        checkpoints, seconds = Checkpoints(Path(folder) / "checkpoints"), []
+        for _ in range(rounds + 1):
+            started = time.perf_counter()
+            checkpoints.save({**learner.tensors(), **momentum}, {"exemplars": learner.memory.exemplars})
+            seconds.append(time.perf_counter() - started)
+    learner.teacher = None
+    return median(seconds[1:]) / (60 * CheckpointSpec().minutes)
+
+
+def share_in_a_run_of_digits(epochs: int | None) -> float:
+    """Seconds in all checkpoints of a short run over its own, where the ends of tasks are what costs."""
+    overrides = [{"train": {"epochs": epochs}}] if epochs else []
+    settings = resolve("lucir+cscct", "digits", overrides=overrides)
+    dataset = load_dataset(settings, None, print)
+    spent, real = [], Checkpoints.save
+
+    def timed(*arguments: Any) -> None:
+        started = time.perf_counter()
+        real(*arguments)
+        spent.append(time.perf_counter() - started)
+
+    Checkpoints.save = timed  # type: ignore[method-assign]
+    try:
+        with TemporaryDirectory(dir=".") as folder:
+            started = time.perf_counter()
+            execute(complete(settings, dataset), dataset, RunFolder(Path(folder) / "run"), Unheard(), print)
+            return sum(spent) / (time.perf_counter() - started)
+    finally:
+        Checkpoints.save = real  # type: ignore[method-assign]
+
+
 def measure(size: Size) -> dict[str, Any]:
     # Memory first, while this process is small: a child's peak starts at what its parent held when starting it.
     with ProcessPoolExecutor(1, get_context("spawn")) as child:
@@ -187,7 +229,10 @@ def measure(size: Size) -> dict[str, Any]:
     against = {name: median(np.divide(rates["loop"], rates[name]).tolist()) for name in rates}
     small = share_of_terms(learner, teacher, random_batch(size.batch), size.rounds)
     large = share_of_terms(learner, teacher, random_batch(8 * size.batch), min(3, size.rounds))
-    ratios = dict(zip(GOALS, (against["floor"], small, large, against["textbook"], peak), strict=True))
+    saving = share_of_checkpoints(learner, teacher, size.rounds)
+    digits = share_in_a_run_of_digits(1 if size.rounds == 1 else None)
+    figures = (against["floor"], small, large, against["textbook"], peak, saving, digits)
+    ratios = dict(zip(GOALS, figures, strict=True))
     met = {name: ratios[name] >= goal if more else ratios[name] <= goal for name, (goal, more) in GOALS.items()}
     ratios["loop / textbook without its tests"] = against["textbook without its tests"]
     return {"ratios": ratios, "met": met, "images_per_second": rates}
@@ -218,11 +263,11 @@ def main() -> None:
     if args.tiny:
         print("tiny: batches are not what the names say, and the figures mean nothing")
     found = measure(size)
-    print(f"\n{'':36}{'measured':>10}{'goal':>9}  met")
+    print(f"\n{'':38}{'measured':>10}{'goal':>9}  met")
     for name, value in found["ratios"].items():
         goal, more = GOALS.get(name, (None, True))
         told = f"{'>=' if more else '<='} {goal:g}" if goal else ""
-        print(f"{name:36}{value:>10.3f}{told:>9}  {'' if goal is None else 'yes' if found['met'][name] else 'NO'}")
+        print(f"{name:38}{value:>10.4f}{told:>9}  {'' if goal is None else 'yes' if found['met'][name] else 'NO'}")
     text = json.dumps({"environment": here, "tiny": args.tiny, **found}, indent=2)
     print(f"\n{text}")
     if args.json:

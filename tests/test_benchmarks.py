@@ -19,7 +19,7 @@ def test_bench_runs_and_reports_every_ratio(tmp_path: Path) -> None:
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads(file.read_text())
-    assert len(found["met"]) == 5
+    assert len(found["met"]) == 7
     for name, value in found["ratios"].items():
         assert value > 0
         assert name in done.stdout

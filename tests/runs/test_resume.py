@@ -29,6 +29,7 @@ BASES = ("icarl", "lucir", "podnet")
 SMALL = ("train.epochs=2", "data.train_per_class=24", "data.classes=6", "protocol.base=2", "runtime.threads=1")
 FINE = ("finetune.epochs=2",)
 EVERY_STEP = "checkpoint.minutes=0"
+KILLS = int(os.environ.get("CSCCT_KILLS", "3"))  # `make soak` asks for more
 
 
 def small(base: str, *sets: str) -> Settings:
@@ -106,26 +107,31 @@ def test_stopped_every_few_steps(base: str, whole: Callable[[str], Path], tmp_pa
 
 
 @pytest.mark.parametrize("base", BASES)
-def test_killed_at_random_instants(base: str, whole: Callable[[str], Path], tmp_path: Path) -> None:
-    """SIGKILL, three times, checkpoints after every step."""
-    sets = [word for one in (*SMALL, *(FINE if base == "podnet" else ()), EVERY_STEP) for word in ("--set", one)]
-    first = [sys.executable, "-m", "cscct", "run", f"{base}+cscct", "digits", *sets, "--out", "run", "--quiet"]
+def test_killed_at_random_instants(base: str, tmp_path: Path) -> None:
+    """SIGKILL, checkpoints after every step; the run is long enough that every kill hits it."""
+    more = [f"train.epochs={6 + 2 * KILLS}"]
+    go(tmp_path / "whole", small(base, *more))
+    sets = [*SMALL, *(FINE if base == "podnet" else ()), *more, EVERY_STEP]
+    words = [word for one in sets for word in ("--set", one)]
+    command = [sys.executable, "-m", "cscct", "run", f"{base}+cscct", "digits", *words, "--out", "run", "--quiet"]
     again = [sys.executable, "-m", "cscct", "resume", "run", "--quiet"]
-    rng = random.Random(base)
-    kills = 0
-    for command in (first, again, again):
+    rng = random.Random(f"{base}{KILLS}")
+    checkpoints = tmp_path / "run" / "checkpoints"
+    for kill in range(KILLS):
         process = subprocess.Popen(command, cwd=tmp_path)
-        checkpoints = tmp_path / "run" / "checkpoints"
-        before = set(checkpoints.iterdir()) if checkpoints.is_dir() else set()
-        while process.poll() is None and (not checkpoints.is_dir() or set(checkpoints.iterdir()) <= before):
-            time.sleep(0.01)  # until it has begun to work
-        time.sleep(rng.uniform(0, 0.4))
-        kills += process.poll() is None
+        if kill % 4 == 3:  # while it starts or reads the checkpoint
+            time.sleep(rng.uniform(0, 4))
+        else:
+            before = set(checkpoints.iterdir()) if checkpoints.is_dir() else set()
+            while process.poll() is None and (not checkpoints.is_dir() or set(checkpoints.iterdir()) <= before):
+                time.sleep(0.005)  # until it has begun to work
+            time.sleep(rng.uniform(0, 0.15))
+        assert process.poll() is None, f"the run was over before kill {kill + 1} of {KILLS}"
         process.kill()
         process.wait()
-    assert kills >= 1
+        command = again if (tmp_path / "run" / "config.yaml").is_file() else command
     subprocess.run(again, cwd=tmp_path, check=True)
-    same(whole(base), tmp_path / "run")
+    same(tmp_path / "whole", tmp_path / "run")
 
 
 def die_at(point: int, folder: Path, settings: Settings) -> int:
