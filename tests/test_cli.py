@@ -34,7 +34,8 @@ def test_run_writes_what_it_promises(cscct: Call, tmp_path: Path) -> None:
     assert "task 3/3" in done.stderr  # plain lines when piped
     assert "\x1b" not in done.stderr + done.stdout
     folder = tmp_path / "r"
-    assert {p.name for p in folder.iterdir()} == {"config.yaml", "result.json", "metrics.jsonl", "model.safetensors"}
+    files = {"config.yaml", "result.json", "metrics.jsonl", "model.safetensors", "tasks"}
+    assert {p.name for p in folder.iterdir()} == files
     result = json.loads((folder / "result.json").read_text())
     wanted = {"status", "method", "dataset", "seed", "headline", "tasks", "matrix", "summary", "weights_sha256"}
     assert wanted <= set(result)
@@ -215,3 +216,87 @@ def test_a_folder_of_pictures(cscct: Call, tmp_path: Path) -> None:
     assert not (tmp_path / "x").exists()
     skipped = cscct("run", "lucir", "folder", "--data-dir", "pets", *size, "--out", "x", "--skip-bad-images")
     assert skipped.returncode == 0, skipped.stderr
+
+
+STUDY = """
+dataset: digits
+methods: [lucir, lucir+ct]
+seeds: [1]
+set: {train.epochs: 1, data.train_per_class: 20, runtime.threads: 1}
+grid: {memory.per_class: [2, 5]}
+"""
+
+
+def test_sweep_is_planned_run_and_not_repeated(cscct: Call, tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(STUDY)
+    planned = cscct("sweep", "study.yaml", "--dry-run", "--json")
+    assert planned.returncode == 0, planned.stderr
+    plan = json.loads(planned.stdout)
+    assert [run["state"] for run in plan["runs"]] == ["free"] * 4
+    assert (plan["first_tasks_to_train"], plan["runs_that_share_one"]) == (1, 3)
+    assert not (tmp_path / "runs").exists()
+
+    done = cscct("sweep", "study.yaml", "--jobs", "2")
+    assert done.returncode == 0, done.stderr
+    assert "4 of 4 runs finished" in done.stderr
+    assert "vs lucir" in done.stdout
+    entries = json.loads((tmp_path / "runs" / "study" / "sweep.json").read_text())
+    assert [entry["memory"] for entry in entries] == [2, 5, 2, 5]
+    assert [entry["gain"] is None for entry in entries] == [True, True, False, False]
+    marks = {run: run.stat().st_mtime_ns for run in (tmp_path / "runs" / "study").glob("*/result.json")}
+    keys = {json.loads(run.read_text())["first_task"] for run in marks}
+    assert [path.stem for path in (tmp_path / "runs" / "study" / "first-tasks").iterdir()] == list(keys)
+
+    again = cscct("sweep", "study.yaml")
+    assert again.returncode == 0
+    assert "finished already" in again.stderr
+    assert {run: run.stat().st_mtime_ns for run in marks} == marks
+    after = json.loads(cscct("sweep", "study.yaml", "--dry-run", "--json").stdout)
+    assert (after["finished"], after["seconds_left"]) == (4, 0)
+
+    other = cscct("sweep", "study.yaml", "--set", "train.epochs=2")
+    assert other.returncode == 2
+    assert "already holds another run" in other.stderr
+
+
+def test_a_failed_run_does_not_stop_a_sweep(cscct: Call, tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(
+        STUDY.replace("memory.per_class: [2, 5]", "loss.cross_entropy.weight: [1, 1e39]")
+    )
+    done = cscct("sweep", "study.yaml", "--out", "s")
+    assert done.returncode == 1
+    assert "2 of 4 runs failed" in done.stderr
+    assert "cross_entropy became" in done.stderr
+    entries = json.loads((tmp_path / "s" / "sweep.json").read_text())
+    assert [entry["seeds"] for entry in entries] == [[1], [], [1], []]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["sweep", "nothing.yaml"], "cannot be read"),
+        (["reproduce", "table9"], "The paper has no 'table9'"),
+        (["reproduce", "table1", "--scale", "tiny"], "There is no scale 'tiny'"),
+        (["reproduce", "table1", "--recipe", "mine", "--dry-run"], "mine"),
+        (["reproduce", "tsne", "--scale", "cpu", "--data-dir", "empty"], "cscct data fetch cifar100"),
+        (["report", "nothing"], "nothing"),
+    ],
+)
+def test_mistakes_with_studies(words: list[str], said: str, cscct: Call, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = cscct(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_report_of_a_comparison(cscct: Call, tmp_path: Path) -> None:
+    cscct("compare", "lucir", "lucir+cscct", "--seeds", "1", *QUICK, "--out", "c", "--quiet")
+    done = cscct("report", "c")
+    assert done.returncode == 0, done.stderr
+    page = tmp_path / "c" / "report" / "index.html"
+    assert done.stdout == f"Report: {page.relative_to(tmp_path)}\n"
+    assert "lucir+cscct" in page.read_text()
+    again = cscct("report", "c", "--quiet")  # the report's own folder holds no run
+    assert (again.returncode, again.stdout) == (0, "")

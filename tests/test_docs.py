@@ -181,6 +181,29 @@ def test_every_command_in_the_documents_is_accepted(tmp_path: Path) -> None:
     assert problems_of(jobs, tmp_path) == []
 
 
+def typed(page: Path) -> list[list[str]]:
+    """Every line of the page's unmarked blocks that calls the program."""
+    lines = "".join(blocks(page, "")).replace("\\\n", " ").splitlines()
+    return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("cscct ")]
+
+
+@pytest.mark.parametrize(("page", "least"), [("resuming.md", 3), ("reproducing.md", 9)])
+def test_the_commands_of_a_page_run_one_after_another(page: str, least: int, cscct: Command, tmp_path: Path) -> None:
+    """As they stand, except that the paper's own results are only planned: they need data, and days."""
+    path = ROOT / "docs" / page
+    for study in blocks(path, "yaml"):
+        (tmp_path / study.split()[1]).write_text(study)  # the first line names the file
+    lines = typed(path)
+    assert len(lines) >= least
+    for words in lines:
+        extra = ["--dry-run"] if words[0] == "reproduce" and "--dry-run" not in words else []
+        done = cscct(*words, *extra)
+        assert done.returncode == 0, (words, done.stderr)
+        assert "Traceback" not in done.stderr
+        if "--out" in words and "--dry-run" not in words:
+            assert (tmp_path / words[words.index("--out") + 1]).is_dir()
+
+
 def test_the_pages_point_to_each_other_rightly() -> None:
     links = [(page, link) for page in PAGES for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())]
     assert links

@@ -9,13 +9,14 @@ import cscct
 
 ROOT = Path(cscct.__file__).parent
 LAYERS = [
-    {"errors", "structs", "recipe", "seeding"},
+    {"errors", "lazy", "structs", "recipe", "seeding"},
     {"losses", "nets", "data", "memory", "metrics", "yamltext"},
     {"methods"},
-    {"config"},
+    {"config", "plugins"},
     {"learn"},
     {"runs"},
-    {"plugins", "progress", "show"},
+    {"progress"},
+    {"progress_many", "show"},
     {"cli"},
     {"__main__"},
 ]

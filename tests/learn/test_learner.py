@@ -92,7 +92,9 @@ def test_similarity_of_new_classes_to_old_ones_in_the_previous_space() -> None:
             float(F.cosine_similarity(F.normalize(reader.features(view, members), dim=1).mean(dim=0), old, dim=0))
             for old in means
         ]
-        for view, members in ((learner.stream.train_view, torch.tensor(learner.stream.train[c])) for c in second.classes)
+        for view, members in (
+            (learner.stream.train_view, torch.tensor(learner.stream.train[c])) for c in second.classes
+        )
     ]
     learner.learn(second, Silent())
     assert learner.similarity.shape == (second.n_new, second.n_old)
