@@ -187,7 +187,7 @@ def typed(page: Path) -> list[list[str]]:
     return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("cscct ")]
 
 
-@pytest.mark.parametrize(("page", "least"), [("resuming.md", 3), ("reproducing.md", 9)])
+@pytest.mark.parametrize(("page", "least"), [("resuming.md", 3), ("reproducing.md", 8)])
 def test_the_commands_of_a_page_run_one_after_another(page: str, least: int, cscct: Command, tmp_path: Path) -> None:
     """As they stand, except that the paper's own results are only planned: they need data, and days."""
     path = ROOT / "docs" / page

@@ -78,9 +78,9 @@ def print_beside(exhibit: Exhibit, request: Request, cells: Sequence[tuple[Cell,
         table.add_column(name if whole else f"{name} (full scale)", justify="right", style="dim" if not whole else None)
     before = None
     for one in beside_the_paper(cells):
-        if before not in (None, one.cell.column[1:4]):
+        if before not in (None, one.cell.column):
             table.add_section()
-        before = one.cell.column[1:4]
+        before = one.cell.column
         table.add_row(*_beside(one, exhibit.shows == "apt-act"))
     if not whole:
         table.caption = (

@@ -89,7 +89,8 @@ def beside_the_paper(plan: Sequence[tuple[Cell, Planned]]) -> list[Beside]:
         known = cell.variant != "base" and cell.published is not None and base is not None
         difference = round((cell.published or 0.0) - (base or 0.0), 2) if known else None
         found.append(Beside(cell, row, gain(row, rows), difference))
-    return found
+    columns = list(dict.fromkeys(one.cell.column for one in found))
+    return sorted(found, key=lambda one: columns.index(one.cell.column))  # a base and its variants together
 
 
 def rows_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
