@@ -9,6 +9,9 @@ from .gather import Group, Run
 from .settings import EXPERIMENT, differing, protocol, show
 
 
+NAMED = 6  # of more groups than this only the number is told
+
+
 @dataclass(frozen=True)
 class Differences:
     experiments: list[str]  # the groups did not do the same thing: a warning
@@ -57,11 +60,9 @@ def _by_value(what: str, groups: Sequence[Group], value: Callable[[Group], str])
     holders: dict[str, list[str]] = {}
     for group in groups:
         holders.setdefault(value(group), []).append(group.label)
-    return f"{what}: " + "; ".join(f"{found} for {_some(labels)}" for found, labels in holders.items())
-
-
-def _some(labels: Sequence[str]) -> str:
-    return ", ".join(labels) if len(labels) <= 4 else f"{', '.join(labels[:3])} and {len(labels) - 3} more"
+    if len(groups) > NAMED:  # their labels tell it too
+        return f"{what}: " + ", ".join(f"{found} for {len(labels)} groups" for found, labels in holders.items())
+    return f"{what}: " + "; ".join(f"{found} for {', '.join(labels)}" for found, labels in holders.items())
 
 
 def _seeds(groups: Sequence[Group]) -> list[str]:

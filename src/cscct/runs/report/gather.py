@@ -16,7 +16,7 @@ from ...errors import UserError
 from ...methods import EXTRAS
 from ...metrics import cumulative
 from ..store import CONFIG, METRICS, RESULT, RunFolder
-from .settings import Flat, effective, label_groups
+from .settings import EXPERIMENT, Flat, effective, label_groups
 
 Array = npt.NDArray[Any]
 DEPTH = 2  # a comparison holds its runs one level down, a sweep of comparisons two
@@ -233,10 +233,16 @@ def _check(run: Run) -> None:
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:
-    """Groups in the order in which they were given, but additions after their base; within a group, by seed."""
+    """Groups in the order in which they were given, but those of one experiment together and additions after their
+    base; within a group, by seed."""
     found: dict[str, list[Run]] = {}
-    families = list(dict.fromkeys(run.base for run in runs))
-    for run in sorted(runs, key=lambda run: (families.index(run.base), _rank(run.method), bool(_state(run)))):
+    experiments, families = (list(dict.fromkeys(map(of, runs))) for of in (_experiment, lambda run: run.base))
+
+    def place(run: Run) -> tuple[int, ...]:
+        order = experiments.index(_experiment(run)), families.index(run.base)
+        return (*order, _rank(run.method), bool(_state(run)))
+
+    for run in sorted(runs, key=place):
         found.setdefault(json.dumps([effective(run.settings), run.sizes], sort_keys=True), []).append(run)
     settings = [effective(members[0].settings) for members in found.values()]
     labels = label_groups(settings, [_state(members[0]) for members in found.values()])
@@ -244,6 +250,11 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
         Group(label, tuple(sorted(members, key=lambda run: run.seed)), flat)
         for label, members, flat in zip(labels, found.values(), settings, strict=True)
     ]
+
+
+def _experiment(run: Run) -> str:
+    flat = effective(run.settings)
+    return json.dumps([flat.get(name) for name in EXPERIMENT])
 
 
 def _rank(method: str) -> int:

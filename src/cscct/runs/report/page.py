@@ -32,7 +32,8 @@ nav ul { list-style: none; display: flex; flex-wrap: wrap; gap: .3rem 1.1rem; pa
 table { border-collapse: collapse; font-size: .93rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .4rem .7rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
 thead th { border-bottom: 2px solid var(--ink); vertical-align: bottom; }
-td.text, th.text { text-align: left; } td.text { white-space: normal; min-width: 9rem; }
+td.text, th.text { text-align: left; } td.text { white-space: normal; min-width: 12rem; }
+tbody th { white-space: normal; min-width: 11rem; }
 tbody th { font-weight: 600; position: sticky; left: 0; background: #fff; }
 .figures { display: flex; flex-wrap: wrap; gap: 1.5rem 2rem; align-items: flex-start; margin: 1rem 0; }
 figure { margin: 0; max-width: 100%; }

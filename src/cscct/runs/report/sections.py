@@ -201,4 +201,4 @@ def _gain(row: SummaryRow) -> str:
         return ""
     interval = "" if gain.low is None else f" [{gain.low:+.2f}, {gain.high:+.2f}]"
     seeds = f", {row.pairs} shared seeds" if row.pairs < len(row.group.runs) else ""
-    return f"{gain.mean:+.2f}{interval}".replace("-", "−") + f" over {gain.against}{seeds}"
+    return f"{gain.mean:+.2f}{interval}".replace("-", "−") + f" over {row.group.base}{seeds}"

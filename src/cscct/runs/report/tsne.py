@@ -20,8 +20,9 @@ LEGEND = 64  # classes; also the number of pairs of colour and marker
 
 
 def choose_pair(groups: Sequence[Group]) -> list[tuple[str, Run]]:
-    """A base and its counterpart with most of the additions, same seed and settings; else the first two groups."""
-    ready = [group for group in groups if group.complete]
+    """A base and its counterpart with most of the additions, same seed and settings; else the first two groups. Those
+    with the largest first task come first: their picture shows most."""
+    ready = sorted((group for group in groups if group.complete), key=lambda group: -group.runs[0].sizes[0])
     for suffix in ("cscct", "csc", "ct"):
         for group in ready:
             base = base_of(group, ready) if group.method == f"{group.base}+{suffix}" else None
