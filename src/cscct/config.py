@@ -61,6 +61,8 @@ class DataSpec(Spec):
 class RuntimeSpec(Spec):
     device: Device = "auto"
     threads: Annotated[int, Field(ge=0)] = 0  # 0: as many as there are cores
+    devices: PositiveInt = 1  # processes on a machine, which share each batch
+    nodes: PositiveInt = 1  # machines
     workers: PositiveInt = 2  # threads that decode image files
     eval_batch_size: PositiveInt = 500
 

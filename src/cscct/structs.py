@@ -48,6 +48,13 @@ class Output(NamedTuple):
     def logits(self) -> Tensor:
         return self.scores * self.scale
 
+    def first(self, count: int) -> Output:
+        """Of the first so many samples."""
+        if len(self.features) == count:
+            return self
+        maps = tuple(one[:count] for one in self.maps)
+        return Output(maps, self.features[:count], self.scores[:count], self.scale)
+
 
 class Step(NamedTuple):
     """Everything a loss term may look at."""

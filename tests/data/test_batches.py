@@ -241,3 +241,24 @@ def test_bad_images_reach_the_consumer() -> None:
     pool = Pool(torch.tensor([0, 999]), torch.tensor([0, 0]), torch.tensor([True, True]))
     with pytest.raises(IndexError):
         epoch(pool)
+
+
+@pytest.mark.parametrize("processes", [2, 3, 5])
+def test_shares_of_a_batch_are_the_batch(processes: int) -> None:
+    """Augmented as in one process; a share without a sample comes with an image all the same, and no label."""
+    spec = TransformSpec(padding=2, flip=True, brightness=0.3)
+    view = make_view(ArrayImages(PIXELS * 4 + torch.arange(16, dtype=torch.uint8).view(4, 4)), spec)
+    pool, key = join(NEW, MEMORY), (1, "train", 0)
+
+    def share(rank: int) -> Callable[[int], slice]:
+        return lambda count: slice(count * rank // processes, count * (rank + 1) // processes)
+
+    whole = list(training_batches(view, pool, 9, 1, key, CPU))
+    parts = [list(training_batches(view, pool, 9, 1, key, CPU, part=share(rank))) for rank in range(processes)]
+    assert len(whole[-1].labels) == 2  # fewer than some numbers of processes
+    for step, batch in enumerate(whole):
+        mine = [one[step] for one in parts]
+        assert all(len(one.images) == max(1, len(one.labels)) for one in mine)
+        assert torch.equal(torch.cat([one.images[: len(one.labels)] for one in mine]), batch.images)
+        assert torch.equal(torch.cat([one.labels for one in mine]), batch.labels)
+        assert torch.equal(torch.cat([one.is_new for one in mine]), batch.is_new)

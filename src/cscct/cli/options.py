@@ -26,6 +26,8 @@ StepSize = Annotated[int | None, typer.Option("-C", "--step", help="Classes of e
 RecipeName = Annotated[str | None, typer.Option("--recipe", help="released (default) or printed.")]
 Device = Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda or mps.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads of a run.")]
+Devices = Annotated[int | None, typer.Option("--devices", min=1, help="Processes that share each batch [1].")]
+Nodes = Annotated[int | None, typer.Option("--nodes", min=1, help="Machines with so many processes each [1].")]
 Plugin = Annotated[list[Path], typer.Option("--plugin", help="A Python file with methods, losses or datasets.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad-images", help="Leave out files that cannot be read as images.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors and warnings.")]
@@ -43,6 +45,8 @@ def flag_layers(
     threads: int | None = None,
     skip_bad: bool = False,
     seed: int | None = None,
+    devices: int | None = None,
+    nodes: int | None = None,
 ) -> list[dict[str, Any]]:
     """The short flags as settings, so that one check serves for both."""
     named = (
@@ -50,6 +54,8 @@ def flag_layers(
         ("protocol", "step", step),
         ("runtime", "device", device),
         ("runtime", "threads", threads),
+        ("runtime", "devices", devices),
+        ("runtime", "nodes", nodes),
     )
     layers: list[dict[str, Any]] = [{section: {key: value}} for section, key, value in named if value is not None]
     if skip_bad:
@@ -69,7 +75,13 @@ def parse_seeds(text: str) -> list[int]:
 
 def mode(quiet: bool, as_json: bool) -> Mode:
     """How to show progress."""
-    return "quiet" if quiet or as_json else "live" if sys.stderr.isatty() else "plain"
+    return "quiet" if quiet or as_json or follows() else "live" if sys.stderr.isatty() else "plain"
+
+
+def follows() -> bool:
+    """Whether this process was started to compute along with another, which does the talking."""
+    rank = os.environ.get("RANK") or max(os.environ.get("LOCAL_RANK", "0"), os.environ.get("NODE_RANK", "0"))
+    return rank != "0"
 
 
 def open_display(quiet: bool, as_json: bool, runs: int = 1) -> Display:

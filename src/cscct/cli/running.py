@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,9 @@ from .options import (
     Config,
     DataDir,
     Device,
+    Devices,
     Json,
+    Nodes,
     Out,
     Plugin,
     Quiet,
@@ -26,6 +29,7 @@ from .options import (
     child_words,
     cores,
     flag_layers,
+    follows,
     free_name,
     mode,
     open_display,
@@ -51,6 +55,8 @@ def run(
     recipe: RecipeName = None,
     device: Device = None,
     threads: Threads = None,
+    devices: Devices = None,
+    nodes: Nodes = None,
     plugin: Plugin = [],  # noqa: B006
     skip_bad_images: SkipBad = False,
     first_tasks: Annotated[Path | None, typer.Option("--first-tasks", hidden=True)] = None,
@@ -58,7 +64,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """One experiment: a method learns a dataset, task by task."""
-    flags = flag_layers(base, step, device, threads, skip_bad_images, seed)
+    flags = flag_layers(base, step, device, threads, skip_bad_images, seed, devices, nodes)
     load_plugins(plugin)
     settings = _settings(method, dataset, recipe, config, sets, flags)
     from ..runs.store import FirstTasks, RunFolder
@@ -71,6 +77,8 @@ def run(
 def resume(
     run_dir: Annotated[Path, typer.Argument(help="The folder of a run that was stopped.")],
     data_dir: DataDir = None,
+    devices: Devices = None,
+    nodes: Nodes = None,
     plugin: Plugin = [],  # noqa: B006
     quiet: Quiet = False,
     as_json: Json = False,
@@ -80,7 +88,12 @@ def resume(
     from ..runs.store import RunFolder
 
     folder = RunFolder(run_dir)
-    _carry_out(folder.settings(), folder, data_dir, None, quiet, as_json)
+    settings = folder.settings()
+    runtime = replace(
+        settings.runtime, devices=devices or settings.runtime.devices, nodes=nodes or settings.runtime.nodes
+    )
+    settings = settings.model_copy(update={"runtime": runtime})
+    _carry_out(settings, folder, data_dir, None, quiet, as_json, same_runtime=False)
 
 
 def compare(
@@ -134,7 +147,7 @@ def compare(
             job.folder.state(job.settings)  # a folder with another run is refused before any work
         return plan
 
-    if jobs == 1:
+    if jobs == 1 and all(one.runtime.devices * one.runtime.nodes == 1 for one in wanted):
         with open_display(quiet, as_json, len(wanted)) as display, stop_on_request(display.say) as stop:
             datasets = Datasets(data_dir, display.warn)
             plan = jobs_of(datasets)
@@ -153,7 +166,14 @@ def compare(
 
 
 def _carry_out(
-    settings: Settings, folder: RunFolder, data_dir: Path | None, shared: FirstTasks | None, quiet: bool, as_json: bool
+    settings: Settings,
+    folder: RunFolder,
+    data_dir: Path | None,
+    shared: FirstTasks | None,
+    quiet: bool,
+    as_json: bool,
+    *,
+    same_runtime: bool = True,
 ) -> None:
     from ..runs.many import Datasets
     from ..runs.runner import execute
@@ -161,11 +181,13 @@ def _carry_out(
     with open_display(quiet, as_json) as display, stop_on_request(display.say) as stop:
         datasets = Datasets(data_dir, display.warn)
         settings = datasets.complete(settings)
-        if folder.state(settings) == "finished":
+        if folder.state(settings, same_runtime=same_runtime) == "finished":
             display.say(f"This run is finished already: {folder.path}")
             result = folder.result()
         else:
             result = execute(settings, datasets.of(settings), folder, display, display.warn, shared, stop)
+    if follows():
+        return
     if as_json:
         print(json.dumps(result, indent=1))
     elif not quiet:

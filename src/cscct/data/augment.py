@@ -17,6 +17,7 @@ from .base import ArrayImages, FileImages
 from .folders import read_image
 
 Variant = Literal["none", "hflip", "bgr"]
+ALL = slice(None)
 
 
 class View(Protocol):
@@ -24,7 +25,9 @@ class View(Protocol):
 
     prefetch: int  # batches worth preparing ahead, in the background
 
-    def train(self, indices: Tensor, generator: Generator) -> Tensor: ...
+    def train(self, indices: Tensor, generator: Generator, part: slice = ALL) -> Tensor:
+        """Augmented. part: only these of them; what one gets does not depend on it."""
+        ...
 
     def plain(self, indices: Tensor, variant: Variant = "none") -> Tensor: ...
 
@@ -44,13 +47,13 @@ class _Finish:
         self.factor = (1 / (255 * torch.tensor(spec.std))).view(-1, 1, 1)
         self.shift = (-torch.tensor(spec.mean) / torch.tensor(spec.std)).view(-1, 1, 1)
 
-    def augment(self, pixels: Tensor, generator: Generator) -> Tensor:
-        k = len(pixels)
+    def augment(self, pixels: Tensor, generator: Generator, k: int, part: slice) -> Tensor:
+        """pixels: those of a part of k images; the numbers are drawn for all of them."""
         if self.flip:
-            flipped = torch.rand(k, generator=generator) < 0.5
+            flipped = (torch.rand(k, generator=generator) < 0.5)[part]
             pixels[flipped] = pixels[flipped].flip(3)
         if self.brightness:
-            factors = 1 + self.brightness * (2 * torch.rand(k, generator=generator) - 1)
+            factors = (1 + self.brightness * (2 * torch.rand(k, generator=generator) - 1))[part]
             # An 8-bit image times a number is cut to whole values, as an image library does it.
             pixels = (pixels * factors.view(-1, 1, 1, 1)).clamp_(max=255).floor_()
         return self.normalise(pixels)
@@ -73,16 +76,16 @@ class ArrayView:
     def __init__(self, images: ArrayImages, spec: TransformSpec):
         self.pixels, self.padding, self.finish = images.pixels, spec.padding, _Finish(spec)
 
-    def train(self, indices: Tensor, generator: Generator) -> Tensor:
-        pixels = self.pixels[indices]
+    def train(self, indices: Tensor, generator: Generator, part: slice = ALL) -> Tensor:
+        pixels, k = self.pixels[indices[part]], len(indices)
         if self.padding:
-            k, pad = len(indices), self.padding
+            pad = self.padding
             side = pixels.shape[2:]
             padded = F.pad(pixels, (pad, pad, pad, pad))
             windows = padded.unfold(2, side[0], 1).unfold(3, side[1], 1)  # a view: (k, c, 2p+1, 2p+1, h, w)
-            top, left = torch.randint(0, 2 * pad + 1, (2, k), generator=generator)
-            pixels = windows[torch.arange(k), :, top, left]
-        return self.finish.augment(pixels, generator)
+            top, left = torch.randint(0, 2 * pad + 1, (2, k), generator=generator)[:, part]
+            pixels = windows[torch.arange(len(pixels)), :, top, left]
+        return self.finish.augment(pixels, generator, k, part)
 
     def plain(self, indices: Tensor, variant: Variant = "none") -> Tensor:
         return self.finish.vary(self.pixels[indices], variant)
@@ -101,10 +104,11 @@ class FileView:
         self.paths, self.size, self.finish = images.paths, spec.size, _Finish(spec)
         self.pool = ThreadPoolExecutor(workers)
 
-    def train(self, indices: Tensor, generator: Generator) -> Tensor:
+    def train(self, indices: Tensor, generator: Generator, part: slice = ALL) -> Tensor:
         draws = torch.rand(len(indices), self.TRIES, 4, generator=generator, dtype=torch.float64).numpy()
-        crops = self.pool.map(self._random_crop, indices.tolist(), draws)
-        return self.finish.augment(torch.from_numpy(np.stack(list(crops))).permute(0, 3, 1, 2), generator)
+        crops = self.pool.map(self._random_crop, indices[part].tolist(), draws[part])
+        pixels = torch.from_numpy(np.stack(list(crops))).permute(0, 3, 1, 2)
+        return self.finish.augment(pixels, generator, len(indices), part)
 
     def plain(self, indices: Tensor, variant: Variant = "none") -> Tensor:
         crops = self.pool.map(self._centre_crop, indices.tolist())

@@ -51,17 +51,22 @@ def training_batches(
     key: tuple[str | int, ...],
     device: torch.device,
     start: int = 0,
+    part: Callable[[int], slice] | None = None,
 ) -> Iterator[Batch]:
     """One epoch: every sample once, in an order drawn from the key; the last batch may be small and is kept.
 
-    start: the first step wanted. What a step gives does not depend on it.
+    start: the first step wanted. What a step gives does not depend on it. part: this process's share of so many
+    samples. An empty one comes with an image all the same, because networks want one; it has no label.
     """
     order = torch.randperm(len(pool), generator=generator(seed, *key, "shuffle"))
 
     def make(step: int) -> Batch:
         chosen = order[step * batch_size : (step + 1) * batch_size]
-        images = view.train(pool.indices[chosen], generator(seed, *key, "augment", step))
-        return Batch(images.to(device), pool.labels[chosen].to(device), pool.is_new[chosen].to(device))
+        own = part(len(chosen)) if part else slice(0, len(chosen))
+        seen = own if own.stop > own.start else slice(0, 1)
+        images = view.train(pool.indices[chosen], generator(seed, *key, "augment", step), seen)
+        mine = chosen[own]
+        return Batch(images.to(device), pool.labels[mine].to(device), pool.is_new[mine].to(device))
 
     steps = -(-len(pool) // batch_size)
     yield from ahead(lambda step: make(start + step), steps - start, view.prefetch)

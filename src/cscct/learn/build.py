@@ -19,6 +19,7 @@ from ..nets import build_network
 from ..seeding import generator
 from .learner import Learner, Recipe
 from .protocol import class_sequence, with_protocol
+from .team import ALONE, Team
 
 Warn = Callable[[str], None]
 
@@ -84,7 +85,7 @@ def build_stream(settings: Settings, dataset: Dataset, warn: Warn) -> Stream:
     return stream
 
 
-def build_learner(settings: Settings, dataset: Dataset, stream: Stream) -> Learner:
+def build_learner(settings: Settings, dataset: Dataset, stream: Stream, team: Team = ALONE) -> Learner:
     torch.set_num_threads(_threads(settings.runtime.threads))
     spec = settings.network
     network = build_network(
@@ -106,7 +107,9 @@ def build_learner(settings: Settings, dataset: Dataset, stream: Stream) -> Learn
         eval_batch_size=settings.runtime.eval_batch_size,
     )
     device = torch.device(_device(settings.runtime.device))
-    return Learner(network, Memory(settings.memory), recipe, stream, device)
+    if device.type == "cuda" and team.size > 1:
+        device = torch.device("cuda", team.rank % settings.runtime.devices)
+    return Learner(network, Memory(settings.memory), recipe, stream, device, team)
 
 
 def _device(wanted: str) -> Device:

@@ -18,6 +18,7 @@ from ..seeding import derive, generator
 from ..structs import Batch, Task
 from .loop import Buffers, Keep, Listener, Place, Work, run_stage
 from .predict import Reader
+from .team import ALONE, Team
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,19 @@ class Resume:
 class Learner:
     """A network, its memory and its teacher, taken through the tasks of a stream one by one."""
 
-    def __init__(self, network: Network, memory: Memory, recipe: Recipe, stream: Stream, device: torch.device):
+    def __init__(
+        self,
+        network: Network,
+        memory: Memory,
+        recipe: Recipe,
+        stream: Stream,
+        device: torch.device,
+        team: Team = ALONE,
+    ):
         self.network = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.memory, self.recipe, self.stream, self.device = memory, recipe, stream, device
-        self.reader = Reader(self.network, recipe.eval_batch_size, device)
+        self.team = team
+        self.reader = Reader(self.network, recipe.eval_batch_size, device, team)
         self.teacher: Network | None = None  # the previous network, while a task is learned
         self.means = torch.empty(0)  # (classes seen, d), for the nearest-mean predictor
         self.similarity = torch.empty(0)  # (new classes, old classes): cosines in the previous feature space
@@ -164,6 +174,7 @@ class Learner:
             parameters=[*self.network.backbone.parameters(), *head],
             batches=lambda epoch, start: self._batches(pool, self.recipe.train, task, "train", epoch, start),
             train_mode=True,
+            team=self.team,
         )
         run_stage(work, self.recipe.train, listener, keep, _start(resume, "train"))
 
@@ -182,13 +193,14 @@ class Learner:
             parameters=self.network.head.trainable(old=True, scale=False),
             batches=lambda epoch, start: self._batches(pool, stage, task, "finetune", epoch, start),
             train_mode=stage.batch_norm == "drift",
+            team=self.team,
         )
         run_stage(work, stage, listener, keep, _start(resume, "finetune"))
 
     def _batches(self, pool: Pool, stage: Stage, task: Task, name: str, epoch: int, start: int) -> Iterator[Batch]:
         key = (task.index, name, epoch)
         view, seed = self.stream.train_view, self.recipe.seed
-        return training_batches(view, pool, stage.batch_size, seed, key, self.device, start)
+        return training_batches(view, pool, stage.batch_size, seed, key, self.device, start, self.team.part)
 
     def _herd(self, task: Task) -> None:
         """Shrink what is kept of old classes, choose exemplars of the new ones with the network as it is."""

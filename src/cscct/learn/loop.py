@@ -16,6 +16,7 @@ from ..losses import WeightedSum
 from ..nets import Network
 from ..recipe import Stage
 from ..structs import Batch, Step, Task
+from .team import ALONE, Team
 
 
 class Listener(Protocol):
@@ -52,6 +53,7 @@ class Work:
     parameters: list[nn.Parameter]
     batches: Callable[[int, int], Iterable[Batch]]  # of an epoch, from a step on
     train_mode: bool  # False keeps the batch-norm statistics as they are
+    team: Team = ALONE
 
 
 def run_stage(
@@ -66,20 +68,21 @@ def run_stage(
     place, buffers = start or (Place(), [])
     _load_buffers(optimiser, work.parameters, buffers)
     work.network.train(work.train_mode)
+    network = work.team.together(work.network)
     while place.epoch < stage.epochs:
         started, before = time.perf_counter(), place.images
         rate = stage.schedule.rate(stage.lr, place.epoch, stage.epochs)
         for group in optimiser.param_groups:
             group["lr"] = rate
         for batch in work.batches(place.epoch, place.step):
-            total, parts = _losses(work, batch)
+            size = work.team.total(len(batch.labels))
+            total, parts = _losses(work, network, batch, size)
             values = _finite(parts, work, place)
             optimiser.zero_grad(set_to_none=True)
             total.backward()
             if stage.clamp_gradients is not None:
                 nn.utils.clip_grad_value_(work.parameters, stage.clamp_gradients)
             optimiser.step()
-            size = len(batch.labels)
             place.step += 1
             place.images += size
             for name, value in values.items():
@@ -115,20 +118,24 @@ def _load_buffers(optimiser: torch.optim.Optimizer, parameters: list[nn.Paramete
             optimiser.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(buffer)
 
 
-def _losses(work: Work, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-    student = work.network(batch.images)
+def _losses(work: Work, network: nn.Module, batch: Batch, size: int) -> tuple[Tensor, dict[str, Tensor]]:
+    own, team = len(batch.labels), work.team
+    student = network(batch.images).first(own)
     teacher = None
     if work.teacher is not None and work.loss.needs_teacher:
         with torch.no_grad():
-            teacher = work.teacher(batch.images)
+            teacher = work.teacher(batch.images).first(own)
+    step = Step(batch, student, teacher, work.task)
     try:
-        return work.loss(Step(batch, student, teacher, work.task))
+        whole = team.whole(step, size) if work.loss.needs_whole else None
+        return work.loss(step, whole, team.weight(own, size))
     except ValueError as error:  # a loss that refuses what it is given
         raise RunFailed(f"Task {work.task.index + 1} cannot go on: {error}") from error
 
 
 def _finite(parts: dict[str, Tensor], work: Work, place: Place) -> dict[str, float]:
-    values = dict(zip(parts, torch.stack([part.detach() for part in parts.values()]).tolist(), strict=True))
+    found = work.team.sum(torch.stack([part.detach() for part in parts.values()])) / work.team.size
+    values = dict(zip(parts, found.tolist(), strict=True))
     for name, value in values.items():
         if not math.isfinite(value):
             raise RunFailed(

@@ -12,6 +12,7 @@ from ..data.batches import plain_batches
 from ..memory import class_mean, nearest_mean
 from ..nets import Network
 from ..structs import Task
+from .team import ALONE, Team
 
 HEADLINES = ("classifier", "nme")
 
@@ -19,14 +20,18 @@ HEADLINES = ("classifier", "nme")
 class Reader:
     """Runs a network over test-transformed images, in large batches and without gradients."""
 
-    def __init__(self, network: Network, batch_size: int, device: torch.device):
-        self.network, self.batch_size, self.device = network, batch_size, device
+    def __init__(self, network: Network, batch_size: int, device: torch.device, team: Team = ALONE):
+        self.network, self.batch_size, self.device, self.team = network, batch_size, device, team
 
     @torch.no_grad()
     def features(self, view: View, indices: Tensor, variant: Variant = "none") -> Tensor:
+        """Each process reads its share; all get all."""
         self.network.eval()
-        batches = plain_batches(view, indices, self.batch_size, self.device, variant)
-        return torch.cat([self.network(images).features.cpu() for images in batches])
+        own = indices[self.team.part(len(indices))]
+        batches = plain_batches(view, own, self.batch_size, self.device, variant)
+        found = [self.network(images).features.cpu() for images in batches]
+        rows = torch.cat(found) if found else torch.empty(0, self.network.head.features)
+        return self.team.rows(rows, len(indices))
 
     def class_means(self, view: View, exemplars: Mapping[int, list[int]], variant: Variant) -> Tensor:
         """(classes, d), one row for each class in the order of their labels."""
@@ -43,13 +48,14 @@ class Reader:
         self.network.eval()
         classes = len(means)
         counts = {name: torch.zeros(classes * classes, dtype=torch.int64) for name in HEADLINES}
-        batches = plain_batches(view, indices, self.batch_size, self.device)
-        for images, truth in zip(batches, labels.split(self.batch_size), strict=True):
+        own = self.team.part(len(indices))
+        batches = plain_batches(view, indices[own], self.batch_size, self.device)
+        for images, truth in zip(batches, labels[own].split(self.batch_size), strict=True):
             output = self.network(images)
             guesses = (output.scores.argmax(dim=1).cpu(), nearest_mean(output.features.cpu(), means))
             for name, guess in zip(HEADLINES, guesses, strict=True):
                 counts[name] += torch.bincount(truth * classes + guess, minlength=classes * classes)
-        return {name: flat.view(classes, classes) for name, flat in counts.items()}
+        return {name: self.team.sum(flat).view(classes, classes) for name, flat in counts.items()}
 
 
 def matrix_row(confusion: Tensor, tasks: tuple[Task, ...]) -> list[float]:

@@ -39,6 +39,7 @@ class Term:
     name: ClassVar[str]
     first_task: ClassVar[bool] = False  # True: active in the first task too, where there is nothing old
     reads_teacher: ClassVar[bool] = True
+    whole_batch: ClassVar[bool] = False  # True: not a mean over samples; sees the batch of all processes at once
     trains_head: ClassVar[bool] = False  # False: depends on features only, so a head-only stage leaves it out
 
     def value(self, step: Step) -> Tensor:
@@ -144,6 +145,7 @@ class MarginRanking(Term):
     margin: float = 0.5
 
     name = "margin_ranking"
+    whole_batch = True  # a mean over the old samples only
     reads_teacher = False
     trains_head = True
 
@@ -181,6 +183,7 @@ class CSC(Term):
     weight: float = 3.0
 
     name = "csc"
+    whole_batch = True
 
     def value(self, step: Step) -> Tensor:
         return losses.cross_space_clustering(step.student.features, teacher_of(step).features, step.batch.labels)
@@ -196,6 +199,7 @@ class CT(Term):
     form: CTForm = "official"
 
     name = "ct"
+    whole_batch = True
 
     def value(self, step: Step) -> Tensor:
         teacher = teacher_of(step).features

@@ -26,7 +26,16 @@ class WeightedSum:
         ]
         self.needs_teacher = not task.is_first and any(term.reads_teacher for term, _ in self.terms)
 
-    def __call__(self, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
-        """The total and the weighted parts, which add up to it."""
-        parts = {term.name: weight * term.value(step) for term, weight in self.terms}
+        self.needs_whole = any(term.whole_batch for term, _ in self.terms)
+
+    def __call__(self, step: Step, whole: Step | None = None, share: float = 1.0) -> tuple[Tensor, dict[str, Tensor]]:
+        """The total and the weighted parts, which add up to it.
+
+        Where the batch is spread over processes, `whole` is the step of all of them, and `share` what a mean over the
+        samples of this one counts for.
+        """
+        parts = {
+            term.name: weight * (term.value(whole or step) if term.whole_batch else share * term.value(step))
+            for term, weight in self.terms
+        }
         return torch.stack(list(parts.values())).sum(), parts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,11 +21,12 @@ from ..learn.build import Warn, build_learner, build_stream
 from ..learn.learner import Learner, Resume
 from ..learn.loop import Buffers, Listener, Place
 from ..learn.predict import HEADLINES, matrix_row
+from ..learn.team import Team, assemble, losses_of_processes_told
 from ..metrics import cumulative, summarize
 from ..structs import Task
 from .checkpoints import Checkpoint
 from .files import disk_faults_told, locked
-from .store import FirstTasks, RunFolder, first_task_fingerprint, weights_sha256
+from .store import FirstTasks, ReadFolder, RunFolder, first_task_fingerprint, weights_sha256
 
 Result = dict[str, Any]
 
@@ -70,10 +72,30 @@ def execute(
 
     stop: asked after every step; when it says so, a checkpoint is written and the run interrupted.
     """
+    runtime = settings.runtime
+    team = assemble(runtime.devices, runtime.nodes, runtime.device)
+    if team.leads:
+        return _execute(settings, dataset, folder, listener, warn, first_tasks, stop, team)
+    return _execute(settings, dataset, ReadFolder(folder.path), Unheard(), lambda _: None, first_tasks, stop, team)
+
+
+def _execute(
+    settings: Settings,
+    dataset: Dataset,
+    folder: RunFolder,
+    listener: RunListener,
+    warn: Warn,
+    first_tasks: FirstTasks | None,
+    stop: Callable[[], bool],
+    team: Team,
+) -> Result:
+    """The part of one process: the leading one writes and speaks, the others compute along."""
     stream = build_stream(settings, dataset, warn)
-    learner = build_learner(settings, dataset, stream)
-    folder.path.mkdir(parents=True, exist_ok=True)
-    with locked(folder.path), disk_faults_told(folder.path):
+    learner = build_learner(settings, dataset, stream, team)
+    if team.leads:
+        folder.path.mkdir(parents=True, exist_ok=True)
+    hold = locked(folder.path) if team.leads else nullcontext()
+    with hold, disk_faults_told(folder.path), losses_of_processes_told():
         data = dataset.fingerprint()
         record = _Record(settings, stream, folder, first_task_fingerprint(settings, data))
         keeper = _Keeper(learner, record, folder, data, settings.checkpoint.minutes * 60, stop)
@@ -92,14 +114,18 @@ def execute(
             raise
         folder.save_model(final_tensors(learner))
         result = record.write("finished", weights_sha256=weights_sha256(learner.network.state_dict()))
-        folder.checkpoints.clear()
+        folder.clear_checkpoints()
     listener.run_finished(result, folder.path)
     return result
 
 
 def _take_up(settings: Settings, folder: RunFolder, keeper: _Keeper, warn: Warn) -> tuple[int, Resume | None]:
     """The task to begin with, and where in it an earlier process stood."""
-    saved = folder.checkpoints.latest(warn) if folder.state(settings) == "unfinished" else None
+
+    def read() -> Checkpoint | None:
+        return folder.checkpoints.latest(warn) if folder.state(settings, same_runtime=False) == "unfinished" else None
+
+    saved = keeper.learner.team.from_leader(read)
     if saved is None:
         folder.create(settings)
         return 0, None
@@ -117,9 +143,11 @@ def _one_task(
     """The entry in the record, and how many images did not have to be trained on."""
     keeper.begin(task)
     shared = first_tasks if task.is_first else None
-    ready = shared.get(keeper.record.first_task) if shared is not None and resume is None else None
+    ready = None
+    if shared is not None and resume is None:
+        ready = learner.team.from_leader(lambda: shared.get(keeper.record.first_task))
     learner.learn(task, listener, ready, keeper.step, resume)
-    if shared is not None and ready is None:
+    if shared is not None and ready is None and learner.team.leads:
         shared.put(keeper.record.first_task, learner.network.state_dict())
     confusion = learner.evaluate(task)
     keeper.folder.save_task(task.index, _findings(learner, task, confusion))
@@ -164,7 +192,7 @@ class _Keeper:
         return self.spent + time.perf_counter() - self.started
 
     def step(self, stage: str, place: Place, buffers: Callable[[], Buffers]) -> None:
-        stopping = self.stop()
+        stopping = self.learner.team.any(self.stop())
         if stopping or time.perf_counter() - self.last >= self.every:
             held = buffers()
             momentum = {f"momentum.{i}": one for i, one in enumerate(held) if one is not None}
@@ -189,7 +217,7 @@ class _Keeper:
             "metrics_size": self.folder.metrics_size(),
             "data": self.data,
         }
-        self.folder.checkpoints.save({**self.learner.tensors(), **momentum}, state)
+        self.folder.save_checkpoint({**self.learner.tensors(), **momentum}, state)
         self.last = time.perf_counter()
 
     def restore(self, saved: Checkpoint) -> tuple[int, Resume | None]:

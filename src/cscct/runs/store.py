@@ -115,6 +115,32 @@ class RunFolder:
     def save_model(self, tensors: Mapping[str, Tensor]) -> None:
         save_tensors(self.path / MODEL, tensors)
 
+    def save_checkpoint(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        self.checkpoints.save(tensors, state)
+
+    def clear_checkpoints(self) -> None:
+        self.checkpoints.clear()
+
+
+class ReadFolder(RunFolder):
+    """A run folder in the hands of a process that does not lead: writing is left to the one that does."""
+
+    def create(self, settings: Settings) -> None: ...
+
+    def write_result(self, result: Mapping[str, Any]) -> None: ...
+
+    def append_metrics(self, record: Mapping[str, Any]) -> None: ...
+
+    def cut_metrics(self, size: int) -> None: ...
+
+    def save_task(self, index: int, tensors: Mapping[str, Tensor]) -> None: ...
+
+    def save_model(self, tensors: Mapping[str, Tensor]) -> None: ...
+
+    def save_checkpoint(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None: ...
+
+    def clear_checkpoints(self) -> None: ...
+
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
@@ -176,6 +202,6 @@ def first_task_fingerprint(settings: Settings, data: str) -> str:
         "network": [network.backbone, network.depth, network.head, network.rows_per_class, network.relu_head],
         "loss": {term.name: dump["loss"][term.name] for term in settings.terms if term.first_task},
         "train": dump["train"],
-        "device": [settings.runtime.device, settings.runtime.threads],
+        "device": [getattr(settings.runtime, name) for name in ("device", "threads", "devices", "nodes")],
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]

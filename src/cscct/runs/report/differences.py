@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from .gather import Group, Run
 from .settings import EXPERIMENT, differing, protocol, show
 
-
 NAMED = 6  # of more groups than this only the number is told
 
 

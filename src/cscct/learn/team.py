@@ -1,0 +1,227 @@
+"""One batch over several processes: who computes which part, and how the parts come together again.
+
+Every process holds the whole network, the whole memory and the whole record; only the images are divided. A batch is
+cut into consecutive shares by its size alone, so everybody knows everybody's share without asking.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from ..errors import RunFailed
+from ..structs import Batch, Output, Step
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+T = TypeVar("T")
+
+
+def shares(count: int, size: int) -> list[int]:
+    """How many of `count` things each of `size` processes takes: as equal as can be, the first ones more."""
+    return [count // size + (rank < count % size) for rank in range(size)]
+
+
+class Team(Protocol):
+    rank: int
+    size: int
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the process that writes and speaks."""
+        ...
+
+    def part(self, count: int) -> slice:
+        """This process's share of so many things."""
+        ...
+
+    def total(self, own: int) -> int:
+        """Of all processes."""
+        ...
+
+    def weight(self, own: int, count: int) -> float:
+        """What a mean over one's own share is to be multiplied by, so that the average over processes of its gradients
+        is the gradient of the mean over all."""
+        ...
+
+    def whole(self, step: Step, count: int) -> Step:
+        """The step with the samples of all processes; gradients flow back to one's own."""
+        ...
+
+    def rows(self, own: Tensor, count: int) -> Tensor:
+        """The rows of all processes, in order, without gradient."""
+        ...
+
+    def sum(self, values: Tensor) -> Tensor: ...
+
+    def any(self, flag: bool) -> bool: ...
+
+    def from_leader(self, make: Callable[[], T]) -> T:
+        """What the leading process makes, for all."""
+        ...
+
+    def together(self, network: nn.Module) -> nn.Module:
+        """The network whose gradients are averaged over the processes."""
+        ...
+
+
+class Alone:
+    """One process, to which everything belongs."""
+
+    rank, size, leads = 0, 1, True
+
+    def part(self, count: int) -> slice:
+        return slice(0, count)
+
+    def total(self, own: int) -> int:
+        return own
+
+    def weight(self, own: int, count: int) -> float:
+        return 1.0
+
+    def whole(self, step: Step, count: int) -> Step:
+        return step
+
+    def rows(self, own: Tensor, count: int) -> Tensor:
+        return own
+
+    def sum(self, values: Tensor) -> Tensor:
+        return values
+
+    def any(self, flag: bool) -> bool:
+        return flag
+
+    def from_leader(self, make: Callable[[], T]) -> T:
+        return make()
+
+    def together(self, network: nn.Module) -> nn.Module:
+        return network
+
+
+ALONE = Alone()
+
+
+class Crew:
+    """Several processes, started by lightning-fabric or by torchrun."""
+
+    def __init__(self, fabric: Fabric):
+        self.fabric = fabric
+        self.rank, self.size = fabric.global_rank, fabric.world_size
+
+    @property
+    def leads(self) -> bool:
+        return self.rank == 0
+
+    def part(self, count: int) -> slice:
+        sizes = shares(count, self.size)
+        return slice(sum(sizes[: self.rank]), sum(sizes[: self.rank + 1]))
+
+    def total(self, own: int) -> int:
+        return int(self.sum(torch.tensor(own)))
+
+    def weight(self, own: int, count: int) -> float:
+        return self.size * own / count
+
+    def whole(self, step: Step, count: int) -> Step:
+        sizes = shares(count, self.size)
+        batch = Batch(
+            images=step.batch.images[:0],
+            labels=self._cat(step.batch.labels, sizes),
+            is_new=self._cat(step.batch.is_new.to(torch.uint8), sizes).bool(),
+        )
+        return Step(batch, self._whole_output(step.student, sizes), self._whole_output(step.teacher, sizes), step.task)
+
+    def _whole_output(self, output: Output | None, sizes: list[int]) -> Any:
+        """Features and scores, which the losses over a batch read; maps stay where they are."""
+        if output is None:
+            return None
+        features, scores = (_Gather.apply(one.float(), sizes, self.rank) for one in (output.features, output.scores))
+        return Output((), features, scores, output.scale)
+
+    def rows(self, own: Tensor, count: int) -> Tensor:
+        return self._cat(own, shares(count, self.size))
+
+    def _cat(self, own: Tensor, sizes: list[int]) -> Tensor:
+        return gather(own, sizes)
+
+    def sum(self, values: Tensor) -> Tensor:
+        total = values.clone()
+        dist.all_reduce(total)
+        return total
+
+    def any(self, flag: bool) -> bool:
+        return bool(self.sum(torch.tensor(int(flag))) > 0)
+
+    def from_leader(self, make: Callable[[], T]) -> T:
+        found: list[Any] = [make() if self.leads else None]
+        dist.broadcast_object_list(found, src=0)
+        result: T = found[0]
+        return result
+
+    def together(self, network: nn.Module) -> nn.Module:
+        return self.fabric.setup_module(network, move_to_device=False)
+
+
+def gather(own: Tensor, sizes: Sequence[int]) -> Tensor:
+    """The rows of all processes, in their order. sizes: how many rows each has."""
+    most = max(sizes)
+    room = own.new_zeros((most, *own.shape[1:]))
+    room[: len(own)] = own.detach()
+    parts = [torch.empty_like(room) for _ in sizes]
+    dist.all_gather(parts, room)
+    return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+
+
+class _Gather(torch.autograd.Function):
+    """Every process computes the same loss of all rows, so each has the full gradient of its own rows at hand: nothing
+    is sent back. Gradients are averaged over processes later, hence the factor."""
+
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, sizes: list[int], rank: int) -> Tensor:
+        ctx.sizes, ctx.rank = sizes, rank
+        return gather(own, sizes)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        start = sum(ctx.sizes[: ctx.rank])
+        return gradient[start : start + ctx.sizes[ctx.rank]] * len(ctx.sizes), None, None
+
+
+def assemble(devices: int, nodes: int, accelerator: str, minutes: float = 30.0) -> Team:
+    """The processes of a run: this one, and as many more as are asked for, which start by repeating the command."""
+    if devices * nodes == 1:
+        return Alone()
+    from lightning_fabric import Fabric
+    from lightning_fabric.strategies.ddp import DDPStrategy
+
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # how many processes there are is our own to say
+    backend = "nccl" if accelerator == "cuda" else "gloo"
+    strategy = DDPStrategy(process_group_backend=backend, timeout=timedelta(minutes=minutes))
+    fabric = Fabric(accelerator=accelerator, devices=devices, num_nodes=nodes, strategy=strategy)
+    fabric.launch()
+    return Crew(fabric)
+
+
+SIGNS = ("connection closed by peer", "connection reset", "gloo", "nccl", "broken pipe", "timed out")
+
+
+@contextmanager
+def losses_of_processes_told() -> Iterator[None]:
+    """A process of the team that ends breaks the connections of the others: they end too, with a sentence."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not dist.is_initialized() or not any(sign in str(error).lower() for sign in SIGNS):
+            raise
+        raise RunFailed(
+            "Another process of this run has ended, so this one cannot go on. What the last checkpoint holds is not "
+            "lost: `cscct resume RUN_DIR` goes on, with as many processes as you like (--devices)."
+        ) from error
