@@ -69,6 +69,12 @@ def test_a_recipe_can_vary() -> None:
     assert [(one.settings.recipe, one.settings.train.lr) for one in found] == [("released", 0.1), ("printed", 0.4)]
 
 
+def test_b_and_c_by_their_short_names() -> None:
+    found = plan("{dataset: cifar100, methods: [lucir], seeds: [1], set: {C: 5}, grid: {B: [50, 5]}}")
+    assert [(one.settings.protocol.base, one.settings.protocol.step) for one in found] == [(50, 5), (5, 5)]
+    assert found[0].cell == "lucir_B-50"
+
+
 def test_names_are_for_folders() -> None:
     assert cell_name("lucir", {"data.order": [3, 1, 2], "finetune": None}) == "lucir_data.order-3-1-2_finetune-None"
     assert "/" not in cell_name("lucir", {"a": "x/../y"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
@@ -132,9 +132,7 @@ def run_elsewhere(
     try:
         while waiting or running:
             for job in list(waiting):
-                if len(running) < place.slots and _may_start(
-                    job, [other for other, _ in running.values()], first_tasks
-                ):
+                if len(running) < place.slots and _may_start(job, running.values(), first_tasks):
                     waiting.remove(job)
                     running[job.name] = (job, place.start(job))
                     ledger.states[job.name] = "running"
@@ -161,8 +159,8 @@ def run_elsewhere(
     return ledger
 
 
-def _may_start(job: Job, running: Sequence[Job], first_tasks: FirstTasks) -> bool:
-    in_training = {other.first_task for other in running}
+def _may_start(job: Job, running: Iterable[tuple[Job, Handle]], first_tasks: FirstTasks) -> bool:
+    in_training = {other.first_task for other, _ in running}
     return job.first_task not in in_training or first_tasks.has(job.first_task)
 
 
@@ -225,7 +223,3 @@ def begin(job: Job) -> None:
 def raise_failures(failures: Sequence[str], total: int) -> None:
     if failures:
         raise RunFailed(f"{len(failures)} of {total} runs failed. " + " ".join(failures))
-
-
-def results_of(jobs: Sequence[Job], ledger: Mapping[str, str]) -> list[Result]:
-    return [job.folder.result() for job in jobs if ledger[job.name] == "finished"]

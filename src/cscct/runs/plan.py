@@ -72,10 +72,9 @@ def outlook(plan: Sequence[Planned], processes: int) -> Outlook:
         if state != "finished":
             key = _first_task(planned.settings)
             expected = seconds(planned.settings)
+            left = None
             if expected is not None:
                 left = (expected[1] + (0.0 if key in ready else expected[0])) * (ratio or 1.0)
-            else:
-                left = None
             shared += key in ready
             train += key not in ready
             ready.add(key)

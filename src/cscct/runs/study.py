@@ -32,6 +32,7 @@ from .store import RunFolder
 
 Names = Annotated[list[str], Field(min_length=1)]
 SEED, LONGEST = "seed", 120
+SHORT = {"B": "protocol.base", "C": "protocol.step"}  # as everybody calls them
 
 
 class Study(BaseModel):
@@ -101,7 +102,7 @@ def _points(grid: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _layers(settings: Mapping[str, Any]) -> list[Raw]:
-    return [nested(key, value) for key, value in settings.items() if key != "recipe"]
+    return [nested(SHORT.get(key, key), value) for key, value in settings.items() if key != "recipe"]
 
 
 def _concerns(key: str, method: str) -> bool:
