@@ -63,6 +63,7 @@ class RuntimeSpec(Spec):
     threads: Annotated[int, Field(ge=0)] = 0  # 0: as many as there are cores
     devices: PositiveInt = 1  # processes on a machine, which share each batch
     nodes: PositiveInt = 1  # machines
+    precision: Literal["32-true", "bf16-mixed"] = "32-true"  # of the networks; losses have at least 32 bits
     workers: PositiveInt = 2  # threads that decode image files
     eval_batch_size: PositiveInt = 500
 

@@ -20,6 +20,7 @@ from .options import (
     Nodes,
     Out,
     Plugin,
+    PrecisionName,
     Quiet,
     RecipeName,
     Sets,
@@ -57,6 +58,7 @@ def run(
     threads: Threads = None,
     devices: Devices = None,
     nodes: Nodes = None,
+    precision: PrecisionName = None,
     plugin: Plugin = [],  # noqa: B006
     skip_bad_images: SkipBad = False,
     first_tasks: Annotated[Path | None, typer.Option("--first-tasks", hidden=True)] = None,
@@ -64,7 +66,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """One experiment: a method learns a dataset, task by task."""
-    flags = flag_layers(base, step, device, threads, skip_bad_images, seed, devices, nodes)
+    flags = flag_layers(base, step, device, threads, skip_bad_images, seed, devices, nodes, precision)
     load_plugins(plugin)
     settings = _settings(method, dataset, recipe, config, sets, flags)
     from ..runs.store import FirstTasks, RunFolder

@@ -105,6 +105,7 @@ def build_learner(settings: Settings, dataset: Dataset, stream: Stream, team: Te
         predict=settings.predict,
         seed=settings.seed,
         eval_batch_size=settings.runtime.eval_batch_size,
+        precision=settings.runtime.precision,
     )
     device = torch.device(_device(settings.runtime.device))
     if device.type == "cuda" and team.size > 1:

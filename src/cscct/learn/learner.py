@@ -17,6 +17,7 @@ from ..recipe import Finetune, NetworkSpec, PredictSpec, Stage
 from ..seeding import derive, generator
 from ..structs import Batch, Task
 from .loop import Buffers, Keep, Listener, Place, Work, run_stage
+from .precision import precision_of
 from .predict import Reader
 from .team import ALONE, Team
 
@@ -32,6 +33,7 @@ class Recipe:
     predict: PredictSpec
     seed: int
     eval_batch_size: int
+    precision: str = "32-true"
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ class Learner:
         self.network = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.memory, self.recipe, self.stream, self.device = memory, recipe, stream, device
         self.team = team
-        self.reader = Reader(self.network, recipe.eval_batch_size, device, team)
+        self.precision = precision_of(recipe.precision, device)
+        self.reader = Reader(self.network, recipe.eval_batch_size, device, team, self.precision)
         self.teacher: Network | None = None  # the previous network, while a task is learned
         self.means = torch.empty(0)  # (classes seen, d), for the nearest-mean predictor
         self.similarity = torch.empty(0)  # (new classes, old classes): cosines in the previous feature space
@@ -175,6 +178,7 @@ class Learner:
             batches=lambda epoch, start: self._batches(pool, self.recipe.train, task, "train", epoch, start),
             train_mode=True,
             team=self.team,
+            precision=self.precision,
         )
         run_stage(work, self.recipe.train, listener, keep, _start(resume, "train"))
 
@@ -194,6 +198,7 @@ class Learner:
             batches=lambda epoch, start: self._batches(pool, stage, task, "finetune", epoch, start),
             train_mode=stage.batch_norm == "drift",
             team=self.team,
+            precision=self.precision,
         )
         run_stage(work, stage, listener, keep, _start(resume, "finetune"))
 

@@ -16,6 +16,7 @@ from ..losses import WeightedSum
 from ..nets import Network
 from ..recipe import Stage
 from ..structs import Batch, Step, Task
+from .precision import FULL, Precision
 from .team import ALONE, Team
 
 
@@ -54,6 +55,7 @@ class Work:
     batches: Callable[[int, int], Iterable[Batch]]  # of an epoch, from a step on
     train_mode: bool  # False keeps the batch-norm statistics as they are
     team: Team = ALONE
+    precision: Precision = FULL
 
 
 def run_stage(
@@ -120,11 +122,12 @@ def _load_buffers(optimiser: torch.optim.Optimizer, parameters: list[nn.Paramete
 
 def _losses(work: Work, network: nn.Module, batch: Batch, size: int) -> tuple[Tensor, dict[str, Tensor]]:
     own, team = len(batch.labels), work.team
-    student = network(batch.images).first(own)
     teacher = None
-    if work.teacher is not None and work.loss.needs_teacher:
-        with torch.no_grad():
-            teacher = work.teacher(batch.images).first(own)
+    with work.precision():
+        student = network(batch.images).first(own)
+        if work.teacher is not None and work.loss.needs_teacher:
+            with torch.no_grad():
+                teacher = work.teacher(batch.images).first(own)
     step = Step(batch, student, teacher, work.task)
     try:
         whole = team.whole(step, size) if work.loss.needs_whole else None

@@ -12,6 +12,7 @@ from ..data.batches import plain_batches
 from ..memory import class_mean, nearest_mean
 from ..nets import Network
 from ..structs import Task
+from .precision import FULL, Precision
 from .team import ALONE, Team
 
 HEADLINES = ("classifier", "nme")
@@ -20,8 +21,17 @@ HEADLINES = ("classifier", "nme")
 class Reader:
     """Runs a network over test-transformed images, in large batches and without gradients."""
 
-    def __init__(self, network: Network, batch_size: int, device: torch.device, team: Team = ALONE):
+    def __init__(
+        self, network: Network, batch_size: int, device: torch.device, team: Team = ALONE, precision: Precision = FULL
+    ):
         self.network, self.batch_size, self.device, self.team = network, batch_size, device, team
+        self.precision = precision
+
+    def _read(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Features and scores, in 32 bits."""
+        with self.precision():
+            output = self.network(images)
+        return output.features.float().cpu(), output.scores.float().cpu()
 
     @torch.no_grad()
     def features(self, view: View, indices: Tensor, variant: Variant = "none") -> Tensor:
@@ -29,7 +39,7 @@ class Reader:
         self.network.eval()
         own = indices[self.team.part(len(indices))]
         batches = plain_batches(view, own, self.batch_size, self.device, variant)
-        found = [self.network(images).features.cpu() for images in batches]
+        found = [self._read(images)[0] for images in batches]
         rows = torch.cat(found) if found else torch.empty(0, self.network.head.features)
         return self.team.rows(rows, len(indices))
 
@@ -51,8 +61,8 @@ class Reader:
         own = self.team.part(len(indices))
         batches = plain_batches(view, indices[own], self.batch_size, self.device)
         for images, truth in zip(batches, labels[own].split(self.batch_size), strict=True):
-            output = self.network(images)
-            guesses = (output.scores.argmax(dim=1).cpu(), nearest_mean(output.features.cpu(), means))
+            features, scores = self._read(images)
+            guesses = (scores.argmax(dim=1), nearest_mean(features, means))
             for name, guess in zip(HEADLINES, guesses, strict=True):
                 counts[name] += torch.bincount(truth * classes + guess, minlength=classes * classes)
         return {name: self.team.sum(flat).view(classes, classes) for name, flat in counts.items()}

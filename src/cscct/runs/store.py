@@ -202,6 +202,6 @@ def first_task_fingerprint(settings: Settings, data: str) -> str:
         "network": [network.backbone, network.depth, network.head, network.rows_per_class, network.relu_head],
         "loss": {term.name: dump["loss"][term.name] for term in settings.terms if term.first_task},
         "train": dump["train"],
-        "device": [getattr(settings.runtime, name) for name in ("device", "threads", "devices", "nodes")],
+        "device": [getattr(settings.runtime, name) for name in ("device", "threads", "devices", "nodes", "precision")],
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]

@@ -1,0 +1,45 @@
+"""Networks in 16 bits, losses in 32."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from conftest import Silent, learner_for
+from cscct.learn.precision import FULL, precision_of
+
+QUICK = ("train.epochs=3", "data.train_per_class=40", "data.test_per_class=20")
+
+
+@pytest.mark.parametrize("base", ["icarl", "lucir", "podnet"])
+def test_bf16_learns_what_32_bits_learn(base: str) -> None:
+    accuracy = {}
+    for precision in ("32-true", "bf16-mixed"):
+        more = ["finetune.epochs=2"] if base == "podnet" else []
+        learner = learner_for(f"{base}+cscct", *QUICK, *more, f"runtime.precision={precision}")
+        listener = Silent()
+        for task in learner.stream.tasks[:2]:
+            learner.learn(task, listener)
+        assert {parameter.dtype for parameter in learner.network.parameters()} == {torch.float32}
+        assert all(math.isfinite(record["loss"]) for record in listener.epochs)
+        confusion = learner.evaluate(task)["nme"]
+        accuracy[precision] = 100 * float(confusion.diagonal().sum() / confusion.sum())
+        assert learner.means.dtype == torch.float32
+    assert accuracy["32-true"] > 50
+    assert abs(accuracy["32-true"] - accuracy["bf16-mixed"]) < 15
+
+
+def test_losses_see_at_least_32_bits() -> None:
+    learner = learner_for("lucir+cscct", *QUICK, "runtime.precision=bf16-mixed")
+    listener = Silent()
+    learner.learn(learner.stream.tasks[0], listener)
+    assert learner.reader.features(learner.stream.test_view, torch.arange(3)).dtype == torch.float32
+    with learner.precision():
+        output = learner.network(learner.stream.test_view.plain(torch.arange(3)))
+    assert output.maps[0].dtype == torch.bfloat16  # so the setting does something
+
+
+def test_full_precision_costs_nothing() -> None:
+    assert precision_of("32-true", torch.device("cpu")) is FULL
