@@ -1,0 +1,32 @@
+"""The losses over a batch stay small when it is large: no temporaries of the size samples × samples × dimensions."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+K, D = 2048, 512
+SCRIPT = f"""
+import resource
+import torch
+from cscct.losses import controlled_transfer, cross_space_clustering
+
+def run(k):
+    student = torch.randn(k, {D}, requires_grad=True)
+    teacher, labels = torch.randn(k, {D}), torch.arange(k) % 100
+    loss = cross_space_clustering(student, teacher, labels) + controlled_transfer(student, teacher, labels >= 50)
+    loss.backward()
+    assert student.grad.abs().sum() > 0
+
+torch.set_num_threads(1)
+run(64)  # what torch sets up at first use does not count
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+run({K})
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+"""
+
+
+def test_memory_at_2048_samples_of_512_dimensions() -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, timeout=120)
+    megabytes = float(done.stdout)
+    assert 4 < megabytes < 200  # the features alone are 4; one k × k × d would be 8,600
