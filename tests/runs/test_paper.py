@@ -272,6 +272,10 @@ def test_small_scales_keep_their_promises(name: str, scale: str, classes: int, t
         assert (settings.data.classes - base) % step == 0
         assert (base == step) == (cell.B == cell.C)
         assert settings.runtime.threads == 1
+        balanced = settings.finetune.epochs if settings.finetune else 0
+        found = SCALES[scale]
+        assert found is not None
+        assert settings.train.epochs + balanced == found.epochs[step]
         assert scale == "cpu" or settings.data.train_per_class is None
         assert settings.method == cell.method
 

@@ -25,7 +25,7 @@ class Scale:
     classes: int
     first: int  # classes of the first task, where the paper has 50
     steps: Mapping[str, Mapping[int, int]]  # for each of the paper's datasets: the paper's C -> ours
-    epochs: Mapping[int, int]
+    epochs: Mapping[int, int]  # those of a balanced stage included
     images: Mapping[int, int] | None  # training images a class; None: all
     test_images: int | None
     depth: int
@@ -66,7 +66,9 @@ class Scale:
         if self.images is not None:
             layer["data"]["train_per_class"] = self.images[step]
         if METHODS[base].settings.get("finetune"):
-            layer["finetune"] = {"epochs": max(1, epochs // 8), "batch_size": 128 // self.shrink}  # 20 of 160
+            balanced = max(1, epochs // 8)  # 20 of 160; they are among the epochs
+            layer["train"]["epochs"] = epochs - balanced
+            layer["finetune"] = {"epochs": balanced, "batch_size": 128 // self.shrink}
         if dataset != self.dataset:  # what the recipe for the paper's dataset says of the losses
             layer["loss"] = dict(load_preset(dataset)["bases"][METHODS[base].recipe_name].get("loss", {}))
         return layer
