@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ..errors import RunFailed
+from ..losses.common import raised
 from ..structs import Batch, Output, Step
 
 if TYPE_CHECKING:
@@ -143,19 +144,20 @@ class Crew:
         """Features and scores, which the losses over a batch read; maps stay where they are."""
         if output is None:
             return None
-        features, scores = (_Gather.apply(one.float(), sizes, self.rank) for one in (output.features, output.scores))
+        features, scores = (_Gather.apply(raised(one), sizes, self.rank) for one in (output.features, output.scores))
         return Output((), features, scores, output.scale)
 
     def rows(self, own: Tensor, count: int) -> Tensor:
         return self._cat(own, shares(count, self.size))
 
     def _cat(self, own: Tensor, sizes: list[int]) -> Tensor:
-        return gather(own, sizes)
+        """By way of the team's device: GPUs exchange only what is on them."""
+        return gather(own.to(self.fabric.device), sizes).to(own.device)
 
     def sum(self, values: Tensor) -> Tensor:
-        total = values.clone()
+        total = values.to(self.fabric.device, copy=True)
         dist.all_reduce(total)
-        return total
+        return total.to(values.device)
 
     def any(self, flag: bool) -> bool:
         return bool(self.sum(torch.tensor(int(flag))) > 0)
