@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from .common import connected_zero, raised
 from .lucir import less_forget
@@ -39,10 +41,43 @@ def pod_spatial(student_maps: Sequence[Tensor], teacher_maps: Sequence[Tensor]) 
 
 
 def _profiles(maps: Tensor) -> Tensor:
-    squares = raised(maps).square()
-    rows = squares.sum(dim=3).flatten(1)  # (k, c·h)
-    columns = squares.sum(dim=2).flatten(1)  # (k, c·w)
-    return F.normalize(torch.cat([rows, columns], dim=1), dim=1, eps=1e-12)
+    rows, columns = _SquareSums.apply(maps)
+    return F.normalize(torch.cat([rows.flatten(1), columns.flatten(1)], dim=1), dim=1, eps=1e-12)
+
+
+class _SquareSums(torch.autograd.Function):
+    """Sums of squares over width, (k, h, c), and over height, (k, w, c): with channels last, as networks here have
+    them in memory. A few samples at a time: no copy of the maps is made, only the gradient has their size."""
+
+    @staticmethod
+    def forward(ctx: Any, maps: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(maps)
+        k, channels, height, width = maps.shape
+        dtype = raised(maps[:0]).dtype
+        rows = maps.new_empty(k, height, channels, dtype=dtype)
+        columns = maps.new_empty(k, width, channels, dtype=dtype)
+        for piece in _pieces(maps):
+            squares = raised(maps[piece]).permute(0, 2, 3, 1).square()
+            torch.sum(squares, dim=2, out=rows[piece])
+            torch.sum(squares, dim=1, out=columns[piece])
+        return rows, columns
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, over_rows: Tensor, over_columns: Tensor) -> Tensor:
+        (maps,) = ctx.saved_tensors
+        gradient = torch.empty_like(maps)
+        over_rows, over_columns = 2 * over_rows, 2 * over_columns
+        for piece in _pieces(maps):
+            both = over_rows[piece].unsqueeze(2) + over_columns[piece].unsqueeze(1)
+            torch.mul(both.permute(0, 3, 1, 2), maps[piece], out=gradient[piece])
+        return gradient
+
+
+def _pieces(maps: Tensor, size: int = 2 << 20) -> list[slice]:
+    """Of at most so many bytes, so that they stay in the cache."""
+    each = max(1, size // (4 * max(1, maps[:1].numel())))
+    return [slice(start, start + each) for start in range(0, len(maps), each)]
 
 
 def pod_flat(student: Tensor, teacher: Tensor) -> Tensor:
