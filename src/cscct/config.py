@@ -65,7 +65,9 @@ class RuntimeSpec(Spec):
     nodes: PositiveInt = 1  # machines
     precision: Literal["32-true", "bf16-mixed"] = "32-true"  # of the networks; losses have at least 32 bits
     workers: PositiveInt = 2  # threads that decode image files
-    eval_batch_size: PositiveInt = 500
+    eval_batch_size: PositiveInt = 128  # for passes without gradients: more would not fit the cache
+    fold: bool = True  # batch norm folded into convolutions where nothing is trained: the teacher, herding, testing
+    compile: Literal["none", "frozen", "all"] = "none"  # by torch.compile: networks that do not train, or all
 
 
 @dataclasses.dataclass(frozen=True)

@@ -60,7 +60,8 @@ def test_evaluation_agrees_with_one_image_at_a_time() -> None:
     learner = learner_for("podnet", *SMALL, "data.test_per_class=6")
     for task in learner.stream.tasks[:2]:
         learner.learn(task, Silent())
-    rows = {name: matrix_row(counts, learner.stream.tasks[:2]) for name, counts in learner.evaluate(task).items()}
+    confusion = learner.evaluate(task).confusion
+    rows = {name: matrix_row(counts, learner.stream.tasks[:2]) for name, counts in confusion.items()}
     learner.network.eval()
     right = {"classifier": [0, 0], "nme": [0, 0]}
     with torch.no_grad():
@@ -74,6 +75,15 @@ def test_evaluation_agrees_with_one_image_at_a_time() -> None:
     sizes = (6 * task.n_old, 6 * task.n_new)
     for head, counts in right.items():
         assert rows[head] == pytest.approx([100 * n / size for n, size in zip(counts, sizes, strict=True)])
+
+
+def test_a_test_gives_the_features_it_read() -> None:
+    learner = learner_for("lucir", *SMALL, "data.test_per_class=6", "runtime.eval_batch_size=7")
+    task = learner.stream.tasks[0]
+    learner.learn(task, Silent())
+    indices, _ = learner.stream.seen_test(task.n_seen)
+    expected = learner.reader.features(learner.stream.test_view, indices)
+    assert torch.equal(learner.evaluate(task).features, expected)
 
 
 def test_matrix_row_counts_images_of_each_task() -> None:

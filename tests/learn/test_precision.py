@@ -24,7 +24,7 @@ def test_bf16_learns_what_32_bits_learn(base: str) -> None:
             learner.learn(task, listener)
         assert {parameter.dtype for parameter in learner.network.parameters()} == {torch.float32}
         assert all(math.isfinite(record["loss"]) for record in listener.epochs)
-        confusion = learner.evaluate(task)["nme"]
+        confusion = learner.evaluate(task).confusion["nme"]
         accuracy[precision] = 100 * float(confusion.diagonal().sum() / confusion.sum())
         assert learner.means.dtype == torch.float32
     assert accuracy["32-true"] > 50

@@ -115,7 +115,12 @@ def test_teacher_is_the_network_after_fine_tuning(monkeypatch: pytest.MonkeyPatc
 
     def spy(work, stage, listener, *more):  # type: ignore[no-untyped-def]
         if work.name == "train":
-            teachers.append({n: t.clone() for n, t in work.teacher.state_dict().items()} if work.teacher else None)
+            held = learner.teacher
+            teachers.append({n: t.clone() for n, t in held.state_dict().items()} if held else None)
+            assert (work.teacher is None) == (held is None)
+            if held:  # the loop reads from a form of it that says the same
+                images = learner.stream.test_view.plain(torch.arange(3))
+                torch.testing.assert_close(work.teacher(images).features, held(images).features, atol=1e-5, rtol=1e-4)
         real(work, stage, listener, *more)
 
     monkeypatch.setattr(learner_module, "run_stage", spy)
@@ -136,3 +141,19 @@ def test_fine_tuning_leaves_out_losses_on_features() -> None:
         learner.learn(task, listener)
     by_stage = {record["stage"]: set(record["losses"]) for record in listener.epochs if record["task"] == 1}
     assert by_stage == {"train": {"nca", "pod_spatial", "pod_flat", "csc", "ct"}, "finetune": {"nca"}}
+
+
+@pytest.mark.parametrize(("batch_norm", "passes"), [("drift", 2), ("frozen", 1)])
+def test_features_that_did_not_change_are_not_herded_again(
+    batch_norm: str, passes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = learner_for("podnet", *SMALL, f"finetune.batch_norm={batch_norm}")
+    learner.learn(learner.stream.tasks[0], Silent())
+    herded = []
+    real = learner._herd
+    monkeypatch.setattr(learner, "_herd", lambda task: (herded.append(task), real(task)))
+    learner.learn(learner.stream.tasks[1], Silent())
+    assert len(herded) == passes
+    kept = {label: list(ranks) for label, ranks in learner.memory.exemplars.items()}
+    real(learner.stream.tasks[1])  # with the network as it is now
+    assert learner.memory.exemplars == kept

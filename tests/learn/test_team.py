@@ -87,8 +87,9 @@ found["few features"] = learner.reader.__class__(learner.network, 7, torch.devic
     learner.stream.train_view, torch.tensor(new[:1]))
 indices, labels = learner.stream.seen_test(second.n_old)
 reader = learner.reader.__class__(learner.network, 7, torch.device("cpu"), team)
-found["confusion"] = reader.confusion(learner.stream.test_view, indices, labels, torch.randn(second.n_seen, 64,
-    generator=torch.Generator().manual_seed(3)))["nme"]
+means = torch.randn(second.n_seen, 64, generator=torch.Generator().manual_seed(3))
+confusion, found["tested"] = reader.test(learner.stream.test_view, indices, labels, means)
+found["confusion"] = confusion["nme"]
 if team.leads:
     save_file({name: value.contiguous() for name, value in found.items()}, out)
 """

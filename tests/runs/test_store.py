@@ -51,7 +51,14 @@ def test_hash_sees_names_shapes_and_bits() -> None:
 
 
 SAME = ["lucir+csc", "lucir+ct", "lucir+cscct", "icarl", "icarl+cscct", "replay"]
-SAME_SETS = ["memory.per_class=3", "protocol.step=3", "loss.less_forget.weight=1", "predict.headline=nme"]
+SAME_SETS = [
+    "memory.per_class=3",
+    "protocol.step=3",
+    "loss.less_forget.weight=1",
+    "predict.headline=nme",
+    "runtime.fold=false",
+    "runtime.compile=frozen",
+]
 OTHER_SETS = [
     "seed=2",
     "train.lr=0.2",
@@ -61,6 +68,7 @@ OTHER_SETS = [
     "loss.cross_entropy.weight=2",
     "data.order=natural",
     "runtime.threads=7",
+    "runtime.compile=all",
 ]
 
 

@@ -29,6 +29,9 @@ Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads of a
 Devices = Annotated[int | None, typer.Option("--devices", min=1, help="Processes that share each batch [1].")]
 Nodes = Annotated[int | None, typer.Option("--nodes", min=1, help="Machines with so many processes each [1].")]
 PrecisionName = Annotated[str | None, typer.Option("--precision", help="32-true (default) or bf16-mixed.")]
+CompileName = Annotated[
+    str | None, typer.Option("--compile", help="none (default), frozen (networks that do not train) or all.")
+]
 Plugin = Annotated[list[Path], typer.Option("--plugin", help="A Python file with methods, losses or datasets.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad-images", help="Leave out files that cannot be read as images.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors and warnings.")]
@@ -49,6 +52,7 @@ def flag_layers(
     devices: int | None = None,
     nodes: int | None = None,
     precision: str | None = None,
+    compile_: str | None = None,
 ) -> list[dict[str, Any]]:
     """The short flags as settings, so that one check serves for both."""
     named = (
@@ -59,6 +63,7 @@ def flag_layers(
         ("runtime", "devices", devices),
         ("runtime", "nodes", nodes),
         ("runtime", "precision", precision),
+        ("runtime", "compile", compile_),
     )
     layers: list[dict[str, Any]] = [{section: {key: value}} for section, key, value in named if value is not None]
     if skip_bad:

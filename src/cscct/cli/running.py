@@ -12,6 +12,7 @@ import typer
 from ..plugins import load_plugins
 from .options import (
     Base,
+    CompileName,
     Config,
     DataDir,
     Device,
@@ -59,6 +60,7 @@ def run(
     devices: Devices = None,
     nodes: Nodes = None,
     precision: PrecisionName = None,
+    compile_: CompileName = None,
     plugin: Plugin = [],  # noqa: B006
     skip_bad_images: SkipBad = False,
     first_tasks: Annotated[Path | None, typer.Option("--first-tasks", hidden=True)] = None,
@@ -66,7 +68,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """One experiment: a method learns a dataset, task by task."""
-    flags = flag_layers(base, step, device, threads, skip_bad_images, seed, devices, nodes, precision)
+    flags = flag_layers(base, step, device, threads, skip_bad_images, seed, devices, nodes, precision, compile_)
     load_plugins(plugin)
     settings = _settings(method, dataset, recipe, config, sets, flags)
     from ..runs.store import FirstTasks, RunFolder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -12,13 +13,13 @@ from ..data import Stream
 from ..data.batches import Pool, join, training_batches
 from ..losses import Term, WeightedSum
 from ..memory import Memory, class_mean
-from ..nets import Network, imprint_kmeans, imprint_mean
+from ..nets import Network, for_inference, imprint_kmeans, imprint_mean
 from ..recipe import Finetune, NetworkSpec, PredictSpec, Stage
 from ..seeding import derive, generator
 from ..structs import Batch, Task
 from .loop import Buffers, Keep, Listener, Place, Work, run_stage
 from .precision import precision_of
-from .predict import Reader
+from .predict import Reader, Tested
 from .team import ALONE, Team
 
 
@@ -34,6 +35,8 @@ class Recipe:
     seed: int
     eval_batch_size: int
     precision: str = "32-true"
+    fold: bool = True
+    compile: str = "none"
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,10 @@ class Learner:
         self.memory, self.recipe, self.stream, self.device = memory, recipe, stream, device
         self.team = team
         self.precision = precision_of(recipe.precision, device)
-        self.reader = Reader(self.network, recipe.eval_batch_size, device, team, self.precision)
+        self.prepare = partial(for_inference, fold=recipe.fold, compiled=recipe.compile != "none")
+        self.reader = Reader(self.network, recipe.eval_batch_size, device, team, self.precision, self.prepare)
+        if recipe.compile == "all":
+            self.network.backbone.compile()
         self.teacher: Network | None = None  # the previous network, while a task is learned
         self.means = torch.empty(0)  # (classes seen, d), for the nearest-mean predictor
         self.similarity = torch.empty(0)  # (new classes, old classes): cosines in the previous feature space
@@ -92,7 +98,8 @@ class Learner:
             self._herd(task)
         if self.recipe.finetune is not None and not task.is_first:
             self._finetune(task, self.recipe.finetune, listener, keep, resume)
-            self._herd(task)
+            if self.recipe.finetune.batch_norm == "drift":  # else features are what they were
+                self._herd(task)
         self.teacher = None
         self.means = self.reader.class_means(self.stream.train_view, self.memory.exemplars, self.recipe.predict.nme_aug)
 
@@ -133,15 +140,10 @@ class Learner:
             plan["finetune"] = (self.recipe.finetune.epochs, self.memory.quota(task.n_seen) * task.n_seen)
         return plan
 
-    def evaluate(self, task: Task) -> dict[str, Tensor]:
-        """How often an image of one class was taken for another, (true, predicted), by each predictor."""
+    def evaluate(self, task: Task) -> Tested:
+        """On the test images of all classes seen, class by class."""
         indices, labels = self.stream.seen_test(task.n_seen)
-        return self.reader.confusion(self.stream.test_view, indices, labels, self.means)
-
-    def first_task_features(self) -> tuple[Tensor, Tensor]:
-        """Where the test images of the first task's classes lie now, and their labels."""
-        indices, labels = self.stream.seen_test(self.stream.tasks[0].n_seen)
-        return self.reader.features(self.stream.test_view, indices), labels
+        return self.reader.test(self.stream.test_view, indices, labels, self.means)
 
     def _similarity(self, features: tuple[Tensor, ...]) -> Tensor:
         """What controlled transfer keeps, class by class: between the mean directions of new and old classes."""
@@ -168,12 +170,13 @@ class Learner:
         self.network.requires_grad_(True)
         head = self.network.head.trainable(old=not self.recipe.network.freeze_old, scale=True)
         pool = join([(label, self.stream.train[label]) for label in task.classes], list(self.memory.exemplars.items()))
+        loss = WeightedSum(self.recipe.terms, task)
         work = Work(
             name="train",
             task=task,
             network=self.network,
-            teacher=self.teacher,
-            loss=WeightedSum(self.recipe.terms, task),
+            teacher=self._reading_teacher(loss),
+            loss=loss,
             parameters=[*self.network.backbone.parameters(), *head],
             batches=lambda epoch, start: self._batches(pool, self.recipe.train, task, "train", epoch, start),
             train_mode=True,
@@ -188,12 +191,13 @@ class Learner:
         self.network.requires_grad_(False)
         exemplars = list(self.memory.exemplars.items())
         pool = join(exemplars[task.n_old :], exemplars[: task.n_old])
+        loss = WeightedSum(self.recipe.terms, task, head_only=True)
         work = Work(
             name="finetune",
             task=task,
             network=self.network,
-            teacher=self.teacher,
-            loss=WeightedSum(self.recipe.terms, task, head_only=True),
+            teacher=self._reading_teacher(loss),
+            loss=loss,
             parameters=self.network.head.trainable(old=True, scale=False),
             batches=lambda epoch, start: self._batches(pool, stage, task, "finetune", epoch, start),
             train_mode=stage.batch_norm == "drift",
@@ -201,6 +205,9 @@ class Learner:
             precision=self.precision,
         )
         run_stage(work, stage, listener, keep, _start(resume, "finetune"))
+
+    def _reading_teacher(self, loss: WeightedSum) -> Network | None:
+        return self.prepare(self.teacher) if self.teacher is not None and loss.needs_teacher else None
 
     def _batches(self, pool: Pool, stage: Stage, task: Task, name: str, epoch: int, start: int) -> Iterator[Batch]:
         key = (task.index, name, epoch)

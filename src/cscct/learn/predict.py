@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 from ..data.augment import Variant, View
 from ..data.batches import plain_batches
 from ..memory import class_mean, nearest_mean
-from ..nets import Network
+from ..nets import Network, for_inference
 from ..structs import Task
 from .precision import FULL, Precision
 from .team import ALONE, Team
@@ -18,30 +19,47 @@ from .team import ALONE, Team
 HEADLINES = ("classifier", "nme")
 
 
+class Tested(NamedTuple):
+    """What a pass over test images gives."""
+
+    confusion: dict[str, Tensor]  # for each predictor (true class, predicted class) counts
+    features: Tensor  # (images, d), in the order of the images
+
+
 class Reader:
-    """Runs a network over test-transformed images, in large batches and without gradients."""
+    """Runs a network over test-transformed images, without gradients.
+
+    prepare: gives the form of the network that a pass uses.
+    """
 
     def __init__(
-        self, network: Network, batch_size: int, device: torch.device, team: Team = ALONE, precision: Precision = FULL
+        self,
+        network: Network,
+        batch_size: int,
+        device: torch.device,
+        team: Team = ALONE,
+        precision: Precision = FULL,
+        prepare: Callable[[Network], Network] = for_inference,
     ):
         self.network, self.batch_size, self.device, self.team = network, batch_size, device, team
-        self.precision = precision
+        self.precision, self.prepare = precision, prepare
 
-    def _read(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Features and scores, in 32 bits."""
-        with self.precision():
-            output = self.network(images)
-        return output.features.float().cpu(), output.scores.float().cpu()
-
-    @torch.no_grad()
-    def features(self, view: View, indices: Tensor, variant: Variant = "none") -> Tensor:
-        """Each process reads its share; all get all."""
-        self.network.eval()
+    def _read(self, view: View, indices: Tensor, variant: Variant = "none") -> Iterator[tuple[Tensor, Tensor]]:
+        """Features and scores of this process's share, a batch at a time, in 32 bits."""
+        network = self.prepare(self.network)
         own = indices[self.team.part(len(indices))]
-        batches = plain_batches(view, own, self.batch_size, self.device, variant)
-        found = [self._read(images)[0] for images in batches]
+        for images in plain_batches(view, own, self.batch_size, self.device, variant):
+            with torch.no_grad(), self.precision():
+                output = network(images)
+            yield output.features.float().cpu(), output.scores.float().cpu()
+
+    def _joined(self, found: list[Tensor], count: int) -> Tensor:
+        """Each process has read its share; all get all."""
         rows = torch.cat(found) if found else torch.empty(0, self.network.head.features)
-        return self.team.rows(rows, len(indices))
+        return self.team.rows(rows, count)
+
+    def features(self, view: View, indices: Tensor, variant: Variant = "none") -> Tensor:
+        return self._joined([features for features, _ in self._read(view, indices, variant)], len(indices))
 
     def class_means(self, view: View, exemplars: Mapping[int, list[int]], variant: Variant) -> Tensor:
         """(classes, d), one row for each class in the order of their labels."""
@@ -52,20 +70,19 @@ class Reader:
         varied = self.features(view, indices, variant).split(sizes) if variant != "none" else [None] * len(labels)
         return torch.stack([class_mean(one, other) for one, other in zip(plain, varied, strict=True)])
 
-    @torch.no_grad()
-    def confusion(self, view: View, indices: Tensor, labels: Tensor, means: Tensor) -> dict[str, Tensor]:
-        """(true class, predicted class) counts of both predictors, from one pass over the images."""
-        self.network.eval()
+    def test(self, view: View, indices: Tensor, labels: Tensor, means: Tensor) -> Tested:
+        """Both predictors, from one pass over the images."""
         classes = len(means)
         counts = {name: torch.zeros(classes * classes, dtype=torch.int64) for name in HEADLINES}
-        own = self.team.part(len(indices))
-        batches = plain_batches(view, indices[own], self.batch_size, self.device)
-        for images, truth in zip(batches, labels[own].split(self.batch_size), strict=True):
-            features, scores = self._read(images)
+        kept = []
+        own = labels[self.team.part(len(indices))].split(self.batch_size)
+        for (features, scores), truth in zip(self._read(view, indices), own, strict=True):
             guesses = (scores.argmax(dim=1), nearest_mean(features, means))
             for name, guess in zip(HEADLINES, guesses, strict=True):
                 counts[name] += torch.bincount(truth * classes + guess, minlength=classes * classes)
-        return {name: self.team.sum(flat).view(classes, classes) for name, flat in counts.items()}
+            kept.append(features)
+        confusion = {name: self.team.sum(flat).view(classes, classes) for name, flat in counts.items()}
+        return Tested(confusion, self._joined(kept, len(indices)))
 
 
 def matrix_row(confusion: Tensor, tasks: tuple[Task, ...]) -> list[float]:

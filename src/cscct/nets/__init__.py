@@ -9,6 +9,7 @@ from ..lazy import exports
 if TYPE_CHECKING:
     from .heads import HEADS, CosineHead, Head, LinearHead, ProxyHead
     from .imprint import imprint_kmeans, imprint_mean
+    from .inference import for_inference
     from .network import Network, build_network
     from .resnet import BACKBONES, ResNet
 
@@ -22,6 +23,7 @@ __all__ = [
     "ProxyHead",
     "ResNet",
     "build_network",
+    "for_inference",
     "imprint_kmeans",
     "imprint_mean",
 ]
@@ -41,6 +43,7 @@ __getattr__ = exports(
         "ProxyHead": "heads",
         "Network": "network",
         "build_network": "network",
+        "for_inference": "inference",
         "imprint_kmeans": "imprint",
         "imprint_mean": "imprint",
     },

@@ -36,7 +36,7 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.bn1(self.conv1(x)), inplace=True)
         y = self.bn2(self.conv2(y))
-        y = y + self.shortcut(x)
+        y += self.shortcut(x)
         return F.relu(y, inplace=True) if self.last_relu else y
 
 

@@ -20,7 +20,7 @@ from ..errors import Interrupted, RunFailed, UserError
 from ..learn.build import Warn, build_learner, build_stream
 from ..learn.learner import Learner, Resume
 from ..learn.loop import Buffers, Listener, Place
-from ..learn.predict import HEADLINES, matrix_row
+from ..learn.predict import HEADLINES, Tested, matrix_row
 from ..learn.team import Team, assemble, losses_of_processes_told
 from ..metrics import cumulative, summarize
 from ..structs import Task
@@ -149,21 +149,23 @@ def _one_task(
     learner.learn(task, listener, ready, keeper.step, resume)
     if shared is not None and ready is None and learner.team.leads:
         shared.put(keeper.record.first_task, learner.network.state_dict())
-    confusion = learner.evaluate(task)
-    keeper.folder.save_task(task.index, _findings(learner, task, confusion))
-    entry = keeper.record.add(task, confusion, keeper.seconds())
+    tested = learner.evaluate(task)
+    keeper.folder.save_task(task.index, _findings(learner, task, tested))
+    entry = keeper.record.add(task, tested.confusion, keeper.seconds())
     keeper.record.write("running")
     keeper.task_done(task)
     return entry, learner.planned_images(task) if ready is not None else 0
 
 
-def _findings(learner: Learner, task: Task, confusion: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What a report wants to know of a task beyond its accuracies."""
-    found = {f"confusion.{name}": counts.to(torch.int32) for name, counts in confusion.items()}
+def _findings(learner: Learner, task: Task, tested: Tested) -> dict[str, Tensor]:
+    """What a report wants to know of a task beyond its accuracies; after the last one, where the test images of the
+    first task's classes lie."""
+    found = {f"confusion.{name}": counts.to(torch.int32) for name, counts in tested.confusion.items()}
     if not task.is_first:
         found["similarity"] = learner.similarity
     if task is learner.stream.tasks[-1]:
-        found["features"], found["labels"] = learner.first_task_features()
+        _, found["labels"] = learner.stream.seen_test(learner.stream.tasks[0].n_seen)
+        found["features"] = tested.features[: len(found["labels"])].clone()
     return found
 
 

@@ -191,7 +191,7 @@ class FirstTasks:
 
 def first_task_fingerprint(settings: Settings, data: str) -> str:
     """A hash of everything that the first task's training depends on, and of nothing else. data: the dataset's own."""
-    dump, network = settings.dump(), settings.network
+    dump, network, runtime = settings.dump(), settings.network, settings.runtime
     parts = {
         "version": dump["cscct_version"],
         "content": data,
@@ -202,6 +202,7 @@ def first_task_fingerprint(settings: Settings, data: str) -> str:
         "network": [network.backbone, network.depth, network.head, network.rows_per_class, network.relu_head],
         "loss": {term.name: dump["loss"][term.name] for term in settings.terms if term.first_task},
         "train": dump["train"],
-        "device": [getattr(settings.runtime, name) for name in ("device", "threads", "devices", "nodes", "precision")],
+        "device": [runtime.device, runtime.threads, runtime.devices, runtime.nodes, runtime.precision],
+        "compiled": runtime.compile == "all",
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
