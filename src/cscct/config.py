@@ -54,6 +54,7 @@ class DataSpec(Spec):
     test_per_class: PositiveInt | None = None
     test_fraction: Fraction = 0.2  # of a folder without a test part
     skip_bad_images: bool = False
+    cache: PositiveInt | None = None  # copies of image files on disk, with so many pixels on the shorter side
     transform: TransformSpec = dataclasses.field(default_factory=TransformSpec)
 
 

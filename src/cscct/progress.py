@@ -60,6 +60,19 @@ class Display(Terminal):
         if self.live:
             self.live.stop()
 
+    def reading(self, what: str, done: int, total: int) -> None:
+        """Of data, before a run: how far, and how long still."""
+        now = time.monotonic()
+        if done == 1:
+            self.started = self.last_line = now
+        left = clock((total - done) * (now - self.started) / max(done - 1, 1))
+        status = f"{done:,} of {total:,} | {left} left"
+        if self.live and self.bar is not None:
+            self.live.update(self.bar, description=what, completed=done, total=total, status=status)
+        elif now - self.last_line >= PLAIN_SECONDS:
+            self.last_line = now
+            self.say(f"  {what}: {status}")
+
     def run_started(self, settings: Settings, tasks: tuple[Task, ...], images: int) -> None:
         self.run += 1
         self.tasks, self.images, self.done = tasks, images, 0

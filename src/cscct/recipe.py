@@ -106,6 +106,7 @@ class TransformSpec(Spec):
     crop of `size` pixels in training and resize + centre crop in testing."""
 
     size: PositiveInt | None = None  # None: as stored, for in-memory sets
+    reduced_decoding: bool = True  # JPEGs at 1/2, 1/4 or 1/8 of their size, where the crop stays larger than `size`
     padding: Count = 4
     flip: bool = True
     brightness: Annotated[float, Field(ge=0, le=1)] = 0.0

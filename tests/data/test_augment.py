@@ -327,3 +327,73 @@ def test_fallback(width: int, height: int, box: tuple[int, int, int, int]) -> No
     if width != height:
         unfit = np.array([[1 - 1e-9, 0.0 if width > height else 1 - 1e-9, 0.5, 0.5]] * 10)
         assert random_resized_box(width, height, unfit) == box
+
+
+def photo(path: Path, width: int, height: int, **options: object) -> Path:
+    """Like a photograph: smooth shapes, a little noise."""
+    rng = np.random.default_rng(width)
+    few = Image.fromarray(rng.integers(0, 256, (6, 8, 3), dtype=np.uint8)).resize((width, height), BILINEAR)
+    noisy = np.asarray(few) + rng.normal(0, 4, (height, width, 1))
+    Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).save(path, quality=92, **options)  # type: ignore[arg-type]
+    return path
+
+
+def decoded_widths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    widths: list[int] = []
+    real = augment.read_reduced
+
+    def spy(path: Path, times: object) -> tuple[Image.Image, tuple[int, int]]:
+        image, size = real(path, times)  # type: ignore[arg-type]
+        widths.append(image.width)
+        return image, size
+
+    monkeypatch.setattr(augment, "read_reduced", spy)
+    return widths
+
+
+def views_of_a_photo(path: Path) -> tuple[View, View]:
+    """At a reduced scale where that is allowed, and in full."""
+    quick, full = (file_view((path,), flip=False, reduced_decoding=reduced) for reduced in (True, False))
+    return quick, full
+
+
+def test_a_large_photo_is_decoded_small_and_looks_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    widths = decoded_widths(monkeypatch)
+    quick, full = views_of_a_photo(photo(tmp_path / "a.jpg", 1203, 901))
+    same = torch.zeros(40, dtype=torch.long)
+    for make in (lambda view: view.train(same, gen(5)), lambda view: view.plain(same[:1])):
+        widths.clear()
+        found, wanted = (as_pixels(make(view)).astype(int) for view in (quick, full))
+        assert min(widths) == 151  # an eighth
+        assert max(widths) == 1203
+        difference = np.abs(found - wanted).reshape(len(found), -1)
+        assert difference.mean() < 2  # of 255
+        assert difference.mean(axis=1).max() < 4
+
+
+def test_a_small_crop_is_decoded_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = photo(tmp_path / "a.jpg", 400, 300)
+    widths = decoded_widths(monkeypatch)
+    quick, full = views_of_a_photo(path)
+    for side, width in ((SIZE, 400), (2 * SIZE - 1, 400), (2 * SIZE, 200), (4 * SIZE, 100)):
+        monkeypatch.setattr(
+            augment, "random_resized_box", lambda width, height, draws, side=side: (40, 32, 40 + side, 32 + side)
+        )
+        widths.clear()
+        found, wanted = (as_pixels(view.train(torch.tensor([0]), gen()))[0] for view in (quick, full))
+        assert widths == [width, 400]
+        if width == 400:
+            np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_photo_on_its_side_is_reduced_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turn by a quarter to the right
+    path = photo(tmp_path / "a.jpg", 800, 600, exif=exif)
+    widths = decoded_widths(monkeypatch)
+    quick, full = views_of_a_photo(path)
+    found, wanted = (
+        as_pixels(view.train(torch.zeros(20, dtype=torch.long), gen(2))).astype(int) for view in (quick, full)
+    )
+    assert min(widths) < 600 == max(widths)  # upright
+    assert np.abs(found - wanted).mean() < 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, Protocol
 
@@ -14,7 +15,7 @@ from torch import Generator, Tensor
 
 from ..recipe import TransformSpec
 from .base import ArrayImages, FileImages
-from .folders import read_image
+from .folders import read_reduced
 
 Variant = Literal["none", "hflip", "bgr"]
 ALL = slice(None)
@@ -101,7 +102,7 @@ class FileView:
     def __init__(self, images: FileImages, spec: TransformSpec, workers: int):
         if spec.size is None:
             raise ValueError("image files need data.transform.size, the side in pixels of what the network sees.")
-        self.paths, self.size, self.finish = images.paths, spec.size, _Finish(spec)
+        self.images, self.size, self.reduced, self.finish = images, spec.size, spec.reduced_decoding, _Finish(spec)
         self.pool = ThreadPoolExecutor(workers)
 
     def train(self, indices: Tensor, generator: Generator, part: slice = ALL) -> Tensor:
@@ -114,22 +115,41 @@ class FileView:
         crops = self.pool.map(self._centre_crop, indices.tolist())
         return self.finish.vary(torch.from_numpy(np.stack(list(crops))).permute(0, 3, 1, 2), variant)
 
+    def _read(self, index: int, times: Callable[[int, int], float]) -> tuple[Image.Image, tuple[int, int]]:
+        """As read_reduced; copies are small as they are."""
+        if self.images.copies is not None:
+            image = self.images.copies.read(index)
+            return image, image.size
+        return read_reduced(self.images.paths[index], times if self.reduced else lambda *_: 1)
+
     def _random_crop(self, index: int, draws: np.ndarray) -> np.ndarray:
-        image = read_image(self.paths[index])
-        box = random_resized_box(*image.size, draws)
+        def times(width: int, height: int) -> float:
+            left, top, right, bottom = random_resized_box(width, height, draws)
+            return min(right - left, bottom - top) / self.size
+
+        image, (width, height) = self._read(index, times)
+        box = random_resized_box(width, height, draws)
+        if image.size != (width, height):
+            across, down = image.width / width, image.height / height
+            left, top, right, bottom = box
+            box = (round(left * across), round(top * down), round(right * across), round(bottom * down))
         # Cut out, then resized: resize(box=...) would let pixels from outside into the border.
         return np.asarray(image.crop(box).resize((self.size, self.size), Image.Resampling.BILINEAR))
 
     def _centre_crop(self, index: int) -> np.ndarray:
-        image = read_image(self.paths[index])
-        short = round(self.size * 256 / 224)
-        width, height = image.size
+        short = short_side(self.size)
+        image, (width, height) = self._read(index, lambda *size: min(size) / short)
         if width <= height:
             image = image.resize((short, int(short * height / width)), Image.Resampling.BILINEAR)
         else:
             image = image.resize((int(short * width / height), short), Image.Resampling.BILINEAR)
         left, top = round((image.width - self.size) / 2), round((image.height - self.size) / 2)
         return np.asarray(image.crop((left, top, left + self.size, top + self.size)))
+
+
+def short_side(size: int) -> int:
+    """To which images are resized before the central square of `size` pixels is taken: 256 for 224."""
+    return round(size * 256 / 224)
 
 
 def random_resized_box(width: int, height: int, draws: np.ndarray) -> tuple[int, int, int, int]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from .cache import Copies
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class FileImages:
     """Image files that are decoded when they are needed."""
 
     paths: tuple[Path, ...]
+    copies: Copies | None = None  # resized ones on disk, to be read instead
 
     def __len__(self) -> int:
         return len(self.paths)

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from cscct.data.base import Dataset, Split
 
 
+Progress = Callable[[str, int, int], None]  # what is being done, how many of them, of how many
+
+
+def unseen(what: str, done: int, total: int) -> None:
+    """Nobody watches."""
+
+
 @dataclass(frozen=True)
 class LoadRequest:
     """What a loader may ask about the wishes of the user; `warn` takes one sentence."""
@@ -30,6 +37,7 @@ class LoadRequest:
     test_fraction: float  # only where the files come without a test part
     seed: int
     warn: Callable[[str], None]
+    progress: Progress = unseen
 
 
 @dataclass(frozen=True)

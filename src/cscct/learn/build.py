@@ -16,7 +16,7 @@ import torch
 
 from ..config import Device, Settings
 from ..data import Dataset, Stream, make_stream, split_tasks
-from ..data.sources import LoadRequest, load
+from ..data.sources import LoadRequest, Progress, load, unseen
 from ..errors import UserError
 from ..memory import Memory
 from ..nets import build_network
@@ -28,15 +28,32 @@ from .team import ALONE, Team
 Warn = Callable[[str], None]
 
 
-def load_dataset(settings: Settings, data_dir: Path | None, warn: Warn) -> Dataset:
+def load_dataset(settings: Settings, data_dir: Path | None, warn: Warn, progress: Progress = unseen) -> Dataset:
     request = LoadRequest(
         data_dir=data_dir,
         skip_bad_images=settings.data.skip_bad_images,
         test_fraction=settings.data.test_fraction,
         seed=settings.seed,
         warn=warn,
+        progress=progress,
     )
-    return load(settings.dataset, request)
+    dataset = load(settings.dataset, request)
+    return _with_copies(dataset, settings, progress) if settings.data.cache else dataset
+
+
+def _with_copies(dataset: Dataset, settings: Settings, progress: Progress) -> Dataset:
+    import pooch
+
+    from ..data.augment import short_side
+    from ..data.cache import with_copies
+
+    side, size = settings.data.cache or 0, settings.data.transform.size or 0
+    if side < short_side(size):
+        raise UserError(
+            f"data.cache is {side}, but images of {size} pixels are cut from larger ones: "
+            f"make it {short_side(size)} or more."
+        )
+    return with_copies(dataset, side, Path(pooch.os_cache("cscct")) / "copies", settings.runtime.workers, progress)
 
 
 def complete(settings: Settings, dataset: Dataset) -> Settings:

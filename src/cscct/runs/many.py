@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from ..config import Settings
 from ..data import Dataset
+from ..data.sources import Progress, unseen
 from ..errors import Interrupted, RunFailed
 from ..learn.build import Warn, complete, load_dataset
 from .runner import Result, RunListener, execute
@@ -36,17 +37,17 @@ class Job:
 class Datasets:
     """Loads each dataset once for all the runs that read it the same way."""
 
-    def __init__(self, data_dir: Path | None, warn: Warn):
-        self.data_dir, self.warn = data_dir, warn
-        self.loaded: dict[tuple[str, bool, float, int], Dataset] = {}
+    def __init__(self, data_dir: Path | None, warn: Warn, progress: Progress = unseen):
+        self.data_dir, self.warn, self.progress = data_dir, warn, progress
+        self.loaded: dict[tuple[str | bool | float | None, ...], Dataset] = {}
         self.hashes: dict[int, str] = {}
 
     def of(self, settings: Settings) -> Dataset:
         data = settings.data
         seed = settings.seed if settings.dataset == "folder" else 0  # the split of a folder is drawn from the seed
-        key = (settings.dataset, data.skip_bad_images, data.test_fraction, seed)
+        key = (settings.dataset, data.skip_bad_images, data.test_fraction, data.cache, seed)
         if key not in self.loaded:
-            self.loaded[key] = load_dataset(settings, self.data_dir, self.warn)
+            self.loaded[key] = load_dataset(settings, self.data_dir, self.warn, self.progress)
         return self.loaded[key]
 
     def complete(self, settings: Settings) -> Settings:

@@ -1,0 +1,133 @@
+"""Resized copies of image files on disk, so that no epoch but the first has to decode them.
+
+A folder for each set of files and each size, named by a fingerprint of both: `pixels` holds the images one after
+another, 8 bits a value, `index` where each begins and how high and wide it is. Both only ever grow, pixels first, so a
+process that is killed leaves a beginning from which the next one goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from filelock import FileLock
+from PIL import Image
+
+from cscct.data.base import Dataset, FileImages, Split
+from cscct.data.folders import read_reduced
+from cscct.data.sources import Progress
+from cscct.errors import UserError
+
+FORMAT = "1"  # of the files; another one makes other copies
+_Count = Callable[[int, int], None]  # done, of so many
+TOGETHER = 256  # images between two writes that are certain to last
+
+
+class Copies:
+    """The images of a split, in its order, their shorter side at most `side` pixels."""
+
+    def __init__(self, folder: Path):
+        self.index = np.fromfile(folder / "index", dtype=np.int64).reshape(-1, 3)  # offset, height, width
+        self.pixels = np.memmap(folder / "pixels", dtype=np.uint8, mode="r")
+
+    def read(self, number: int) -> Image.Image:
+        offset, height, width = self.index[number].tolist()
+        return Image.fromarray(self.pixels[offset : offset + 3 * height * width].reshape(height, width, 3))
+
+
+def with_copies(dataset: Dataset, side: int, parent: Path, workers: int, progress: Progress) -> Dataset:
+    """The same dataset, read from copies in a folder within `parent`; what is not there yet is made."""
+
+    def copied(split: Split, part: str) -> Split:
+        if not isinstance(split.images, FileImages):
+            raise UserError(f"data.cache keeps copies of image files, and {dataset.name} has none: leave it out.")
+        copies = _copies(split.images.paths, side, parent, workers, lambda *n: progress(f"copying {part} images", *n))
+        return replace(split, images=replace(split.images, copies=copies))
+
+    return replace(dataset, train=copied(dataset.train, "training"), test=copied(dataset.test, "test"))
+
+
+def _copies(paths: Sequence[Path], side: int, parent: Path, workers: int, progress: _Count) -> Copies:
+    folder = parent / f"{_fingerprint(paths, side)}-{side}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / "lock"):  # another process may be at it; the system frees the lock of a dead one
+            done = _keep_whole_ones(folder)
+            if done < len(paths):
+                _check_room(folder, len(paths) - done, side)
+                _append(folder, paths, done, side, workers, progress)
+    except OSError as error:
+        raise UserError(
+            f"Copies of the images cannot be kept in {folder}: {error.strerror or error}. Make room, name another "
+            "place in the variable XDG_CACHE_HOME, or leave out data.cache."
+        ) from error
+    return Copies(folder)
+
+
+def _fingerprint(paths: Sequence[Path], side: int) -> str:
+    """Of names, sizes and times of change: a file that is changed gets a new copy."""
+    digest = hashlib.sha256(f"{FORMAT} {side}".encode())
+    for path in paths:
+        found = path.stat()
+        digest.update(f"{path.resolve()} {found.st_size} {found.st_mtime_ns}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()[:24]
+
+
+def _keep_whole_ones(folder: Path) -> int:
+    """How many images are there; what a killed process wrote of another is cut off."""
+    for name in ("pixels", "index"):
+        (folder / name).touch()
+    size = (folder / "pixels").stat().st_size
+    index = np.fromfile(folder / "index", dtype=np.int64)
+    index = index[: len(index) // 3 * 3].reshape(-1, 3)
+    ends = index[:, 0] + 3 * index[:, 1] * index[:, 2]
+    whole = int((ends <= size).sum())
+    os.truncate(folder / "pixels", int(ends[whole - 1]) if whole else 0)
+    os.truncate(folder / "index", whole * index.itemsize * 3)
+    return whole
+
+
+def _check_room(folder: Path, images: int, side: int) -> None:
+    needed, free = 4 * images * side * side, shutil.disk_usage(folder).free  # 3 bytes a pixel, and a third more pixels
+    if needed > free:
+        raise UserError(
+            f"Copies of {images:,} images with {side} pixels a side take about {needed / 1e9:,.1f} GB, and {folder} "
+            f"has room for {free / 1e9:,.1f}: make room, name another place in the variable XDG_CACHE_HOME, or leave "
+            "out data.cache."
+        )
+
+
+def _append(folder: Path, paths: Sequence[Path], done: int, side: int, workers: int, progress: _Count) -> None:
+    def shrunk(path: Path) -> np.ndarray:
+        return np.asarray(_shrink(path, side))
+
+    with (
+        ThreadPoolExecutor(workers) as pool,
+        (folder / "pixels").open("ab") as pixels,
+        (folder / "index").open("ab") as index,
+    ):
+        for start in range(done, len(paths), TOGETHER):
+            rows = []
+            for image in pool.map(shrunk, paths[start : start + TOGETHER]):
+                rows.append((pixels.tell(), *image.shape[:2]))
+                pixels.write(image.data)
+                progress(start + len(rows), len(paths))
+            for file, content in ((pixels, b""), (index, np.array(rows, dtype=np.int64).tobytes())):
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+
+
+def _shrink(path: Path, side: int) -> Image.Image:
+    image, (width, height) = read_reduced(path, lambda *size: min(size) / side)
+    short = min(width, height)
+    if short <= side:
+        return image
+    size = (max(side, round(width * side / short)), max(side, round(height * side / short)))
+    return image.resize(size, Image.Resampling.BILINEAR)
