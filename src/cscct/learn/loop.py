@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.optim.sgd import sgd
 
 from ..errors import RunFailed
 from ..losses import WeightedSum
@@ -66,32 +67,29 @@ def run_stage(
     start: tuple[Place, Buffers] | None = None,
 ) -> None:
     """Train from the beginning, or from where an earlier process stood."""
-    optimiser = torch.optim.SGD(work.parameters, stage.lr, momentum=stage.momentum, weight_decay=stage.weight_decay)
     place, buffers = start or (Place(), [])
-    _load_buffers(optimiser, work.parameters, buffers)
+    optimiser = _SGD(work.parameters, stage, buffers)
     work.network.train(work.train_mode)
     network = work.team.together(work.network)
     while place.epoch < stage.epochs:
         started, before = time.perf_counter(), place.images
         rate = stage.schedule.rate(stage.lr, place.epoch, stage.epochs)
-        for group in optimiser.param_groups:
-            group["lr"] = rate
         for batch in work.batches(place.epoch, place.step):
             size = work.team.total(len(batch.labels))
             total, parts = _losses(work, network, batch, size)
             values = _finite(parts, work, place)
-            optimiser.zero_grad(set_to_none=True)
+            optimiser.forget_gradients()
             total.backward()
             if stage.clamp_gradients is not None:
                 nn.utils.clip_grad_value_(work.parameters, stage.clamp_gradients)
-            optimiser.step()
+            optimiser.step(rate)
             place.step += 1
             place.images += size
             for name, value in values.items():
                 place.sums[name] = place.sums.get(name, 0.0) + value * size
             listener.step(work.task, work.name, place.epoch, stage.epochs, size, values)
             if keep is not None:
-                keep(work.name, place, lambda: _buffers(optimiser, work.parameters))
+                keep(work.name, place, lambda: optimiser.buffers)
         seconds = time.perf_counter() - started
         listener.epoch(_epoch_record(work, place, rate, (place.images - before) / seconds))
         place = Place(epoch=place.epoch + 1)
@@ -110,14 +108,36 @@ def _epoch_record(work: Work, place: Place, rate: float, images_per_second: floa
     }
 
 
-def _buffers(optimiser: torch.optim.Optimizer, parameters: list[nn.Parameter]) -> Buffers:
-    return [optimiser.state[parameter].get("momentum_buffer") for parameter in parameters]
+class _SGD:
+    """torch's own SGD by its function: to build an object of its class imports torch's compiler, which takes more than
+    a second in every process."""
 
+    def __init__(self, parameters: list[nn.Parameter], stage: Stage, buffers: Buffers):
+        self.parameters, self.stage = parameters, stage
+        pairs = zip(parameters, buffers or [None] * len(parameters), strict=True)
+        self.buffers = [None if buffer is None else torch.empty_like(one).copy_(buffer) for one, buffer in pairs]
 
-def _load_buffers(optimiser: torch.optim.Optimizer, parameters: list[nn.Parameter], buffers: Buffers) -> None:
-    for parameter, buffer in zip(parameters, buffers, strict=bool(buffers)):
-        if buffer is not None:
-            optimiser.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(buffer)
+    def forget_gradients(self) -> None:
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    @torch.no_grad()
+    def step(self, lr: float) -> None:
+        moved = [i for i, parameter in enumerate(self.parameters) if parameter.grad is not None]
+        buffers = [self.buffers[i] for i in moved]
+        sgd(
+            [self.parameters[i] for i in moved],
+            [parameter.grad for parameter in self.parameters if parameter.grad is not None],
+            buffers,
+            lr=lr,
+            momentum=self.stage.momentum,
+            weight_decay=self.stage.weight_decay,
+            dampening=0,
+            nesterov=False,
+            maximize=False,
+        )
+        for i, buffer in zip(moved, buffers, strict=True):
+            self.buffers[i] = buffer
 
 
 def _losses(work: Work, network: nn.Module, batch: Batch, size: int) -> tuple[Tensor, dict[str, Tensor]]:
