@@ -200,3 +200,21 @@ def test_weights_come_from_the_generator_alone(name: str) -> None:
     same, other = build(name, depth).state_dict(), build(name, depth, seed=2).state_dict()
     assert all(torch.equal(one[key], same[key]) for key in one)
     assert not torch.equal(one["stem.0.weight"], other["stem.0.weight"])
+
+
+@pytest.mark.parametrize("name", sorted(BACKBONES))
+def test_gradients_lie_in_memory_as_the_maps_do(name: str) -> None:
+    """Otherwise every layer would rearrange them, which takes a fifth of the time."""
+    network = BACKBONES[name](3, 14, torch.Generator().manual_seed(1)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    layouts = []
+
+    def note(module: torch.nn.Module, inputs: object, output: torch.Tensor) -> None:
+        output.register_hook(lambda gradient: layouts.append(gradient.is_contiguous(memory_format=torch.channels_last)))
+
+    for module in network.modules():
+        if isinstance(module, torch.nn.Conv2d | torch.nn.BatchNorm2d):
+            module.register_forward_hook(note)
+    images = torch.randn(2, 3, 64, 64).contiguous(memory_format=torch.channels_last)
+    pool(network(images)[-1]).square().sum().backward()
+    assert len(layouts) > 25
+    assert all(layouts)

@@ -48,7 +48,8 @@ class StridedPad(nn.Module):
         self.stride, self.extra = stride, extra
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, 0, self.extra))
+        kept = channels_last(x)[:, :: self.stride, :: self.stride]
+        return F.pad(kept, (0, self.extra)).permute(0, 3, 1, 2)
 
 
 class ResNet(nn.Module):
@@ -162,4 +163,10 @@ BACKBONES: dict[str, Builder] = {
 
 
 def pool(maps: Tensor) -> Tensor:
-    return torch.mean(maps, dim=(2, 3))
+    return torch.mean(channels_last(maps), dim=(1, 2))
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """A view (k, h, w, c), which is how maps lie in memory here. What is computed on it gives back a gradient that lies
+    as the maps do; on (k, c, h, w) torch would make one with the channels first, to be rearranged by every layer."""
+    return x.permute(0, 2, 3, 1)
