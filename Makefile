@@ -23,8 +23,10 @@ lint: $(VENV)/.installed-dev
 soak: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 CSCCT_KILLS=20 $(BIN)/python -m pytest -n $(WORKERS) tests/runs/test_resume.py -k killed -v
 
+# A quarter of an hour on a quiet machine. Writes docs/performance.md.
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/bench.py --json benchmarks/results.json
+	$(BIN)/python benchmarks/page.py benchmarks/results.json
 
 # torch comes first and pinned, so that nothing else can choose another build of it.
 $(VENV)/.installed: pyproject.toml constraints.txt

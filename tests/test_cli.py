@@ -11,6 +11,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from cscct.cli.options import until
+from cscct.errors import Interrupted
+from cscct.progress import Display
+
 Call = Callable[..., subprocess.CompletedProcess[str]]
 QUICK = ("--set", "train.epochs=1", "--set", "data.train_per_class=20", "--threads", "1")
 
@@ -300,3 +304,28 @@ def test_report_of_a_comparison(cscct: Call, tmp_path: Path) -> None:
     assert "lucir+cscct" in page.read_text()
     again = cscct("report", "c", "--quiet")  # the report's own folder holds no run
     assert (again.returncode, again.stdout) == (0, "")
+
+
+def test_reading_data_is_broken_off_when_a_stop_is_asked_for() -> None:
+    heard: list[tuple[str, int, int]] = []
+    asked = [False]
+    progress = until(lambda: asked[0], lambda *words: heard.append(words))
+    progress("checking images", 1, 3)
+    asked[0] = True
+    with pytest.raises(Interrupted, match="Stopped while checking images"):
+        progress("checking images", 2, 3)
+    assert heard == [("checking images", 1, 3)]
+
+
+def test_time_left_of_reading_counts_from_where_this_process_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("cscct.progress.time.monotonic", lambda: now[0])
+    display = Display("plain")
+    said: list[str] = []
+    monkeypatch.setattr(display, "say", said.append)
+    display.reading("checking images", 1, 10)
+    now[0] = 1000.0
+    for done in (501, 506):  # an earlier process had made 500
+        display.reading("copying training images", done, 601)
+        now[0] += 50
+    assert said == ["  copying training images: 506 of 601 | 15:50 left"]  # 10 s each

@@ -322,6 +322,11 @@ def consistency(settings: Settings) -> list[str]:
     transform = settings.data.transform
     if len(transform.mean) != len(transform.std):
         problems.append("data.transform.mean and data.transform.std must have the same length")
+    if settings.data.cache is not None and settings.data.cache < transform.short_side:
+        problems.append(
+            f"data.cache is {settings.data.cache}, but images of {transform.size} pixels are cut from larger ones: "
+            f"make it {transform.short_side} or more"
+        )
     classes = settings.data.classes or kind.num_classes
     if kind.num_classes and settings.data.classes and settings.data.classes > kind.num_classes:
         problems.append(

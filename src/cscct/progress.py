@@ -38,7 +38,8 @@ class Display(Terminal):
     def __init__(self, mode: Mode, runs: int = 1):
         super().__init__(mode)
         self.runs, self.run = runs, 0
-        self.done = self.images = 0
+        self.done = self.images = self.first = 0
+        self.what = ""
         self.started = self.last_line = time.monotonic()
         self.live = self._live() if mode == "live" else None
         self.bar = self.live.add_task("reading data", total=1, status="") if self.live else None
@@ -63,9 +64,10 @@ class Display(Terminal):
     def reading(self, what: str, done: int, total: int) -> None:
         """Of data, before a run: how far, and how long still."""
         now = time.monotonic()
-        if done == 1:
+        if what != self.what:  # an earlier process may have done some of it
+            self.what, self.first = what, done
             self.started = self.last_line = now
-        left = clock((total - done) * (now - self.started) / max(done - 1, 1))
+        left = clock((total - done) * (now - self.started) / max(done - self.first, 1))
         status = f"{done:,} of {total:,} | {left} left"
         if self.live and self.bar is not None:
             self.live.update(self.bar, description=what, completed=done, total=total, status=status)

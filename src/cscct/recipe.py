@@ -113,6 +113,11 @@ class TransformSpec(Spec):
     mean: Triple = (0.5,)
     std: Annotated[tuple[PositiveFloat, ...], Field(min_length=1, max_length=3)] = (0.5,)
 
+    @property
+    def short_side(self) -> int:
+        """To which files are resized before the central square of `size` pixels is taken: 256 for 224."""
+        return round((self.size or 0) * 256 / 224)
+
 
 @dataclass(frozen=True)
 class PredictSpec(Spec):

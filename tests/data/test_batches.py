@@ -101,6 +101,11 @@ def test_plain_batches_keep_the_order(size: int) -> None:
     assert torch.cat(batches)[:, 0, 0, 0].round().tolist() == indices.tolist()
 
 
+def test_no_images_are_no_batches() -> None:
+    """A process without a share reads nothing; views of files cannot stack nothing."""
+    assert list(plain_batches(VIEW, torch.arange(0), 5, CPU)) == []
+
+
 def test_plain_batches_take_a_variant() -> None:
     ramp = torch.arange(4, dtype=torch.uint8).view(1, 1, 1, 4).repeat(3, 1, 4, 1)
     view = make_view(ArrayImages(ramp), EXACT)

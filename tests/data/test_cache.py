@@ -106,7 +106,7 @@ def kill_at(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "_shrink", shrink)
 
 
-@pytest.mark.parametrize("damage", ["none", "pixels cut", "index cut", "half an image more"])
+@pytest.mark.parametrize("damage", ["none", "pixels cut", "index cut", "half an image more", "empty rows"])
 def test_a_beginning_is_gone_on_with(
     damage: str, dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,6 +125,9 @@ def test_a_beginning_is_gone_on_with(
     elif damage == "half an image more":
         with (folder / "pixels").open("ab") as file:
             file.write(b"x" * 100)
+    elif damage == "empty rows":  # as a power cut may leave them
+        with (folder / "index").open("ab") as file:
+            file.write(bytes(2 * 3 * 8))
     found = images(copied(dataset, tmp_path / "c"))
     assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
 
@@ -140,6 +143,20 @@ def test_two_at_once_make_one_set(dataset: Dataset, tmp_path: Path) -> None:
     for one in results:
         assert len(images(one)) == 4
     assert len(list((tmp_path / "c").iterdir())) == 2
+
+
+def test_complete_copies_are_only_read(dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else's folder may be closed to us."""
+    first = images(copied(dataset, tmp_path / "c"))
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(cache, "FileLock", refuse)
+    monkeypatch.setattr(cache, "_append", refuse)
+    assert np.array_equal(images(copied(dataset, tmp_path / "c"))[0], first[0])
+    with pytest.raises(UserError, match=r"cannot be kept in .*: Permission denied"):
+        copied(dataset, tmp_path / "other")
 
 
 def test_progress_and_room(dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +189,7 @@ def test_a_run_with_copies(tmp_path: Path, cscct: Callable[..., subprocess.Compl
     assert sorted(file.stat().st_size for file in made) == sorted(18 * 22 * 3 * count for count in (24, 8))
     small = cscct(*words, "--set", "data.cache=17", "--out", str(tmp_path / "other"), **env)
     assert small.returncode == 2
-    assert "make it 18 or more" in small.stderr
+    assert "data.cache is 17, but images of 16 pixels are cut from larger ones: make it 18 or more" in small.stderr
     digits = cscct("run", "lucir", "digits", "--set", "data.cache=64", "--out", str(tmp_path / "digits"), **env)
     assert digits.returncode == 2
     assert "digits has none" in digits.stderr

@@ -1,5 +1,6 @@
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -345,3 +346,31 @@ def test_real_photographs() -> None:
     assert len(dataset.class_names) == 20
     assert np.bincount(dataset.train.labels).tolist() == [55] * 20
     assert len(dataset.test) > 300
+
+
+@pytest.mark.parametrize("size", [(5, 40), (7, 7), (40, 5), (1, 1)])
+def test_tiny_jpegs_are_read(size: tuple[int, int], tmp_path: Path) -> None:
+    """An eighth of their side is no pixel at all."""
+    Image.new("RGB", size, (200, 10, 10)).save(tmp_path / "x.jpg")
+    image, full = folders.read_reduced(tmp_path / "x.jpg", lambda *_: 8)
+    assert full == size
+    assert min(image.size) >= 1
+    assert folders._fault_in_full(tmp_path / "x.jpg") is None
+
+
+@pytest.mark.parametrize("name", ["x.jpg", "x.tif", "x.png"])
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8, 9])
+def test_full_size_is_that_of_the_upright_picture(name: str, orientation: int, tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.new("RGB", (160, 80)).save(tmp_path / name, exif=exif)
+    upright = folders.read_image(tmp_path / name).size
+    assert upright == ((80, 160) if orientation in (6, 8) else (160, 80))
+    for times in (1, 2, 4, 8):
+        ask = Mock(return_value=times)
+        image, full = folders.read_reduced(tmp_path / name, ask)
+        assert full == upright
+        assert image.width * full[1] == image.height * full[0]
+        if name == "x.jpg":
+            assert image.width == full[0] // times
+            ask.assert_called_once_with(*upright)

@@ -53,6 +53,20 @@ def test_folding_changes_only_roundings(backbone: str) -> None:
         assert torch.equal(tensor, before[name])
 
 
+@pytest.mark.parametrize("backbone", ["lucir-resnet", "podnet-resnet"])
+def test_folding_costs_16_bits_no_precision(backbone: str) -> None:
+    """With bf16 the folded weights are rounded instead of the others: as far from 32 bits as without folding."""
+    network = trained_like(backbone)
+    exact = for_inference(network, fold=False)(images(64)).features
+    errors = {}
+    for fold in (True, False):
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            found = for_inference(network, fold=fold)(images(64)).features.float()
+        errors[fold] = float((found - exact).norm() / exact.norm())
+    assert 0 < errors[False] < 0.03
+    assert errors[True] < 1.5 * errors[False]
+
+
 def test_it_is_frozen() -> None:
     network = trained_like("lucir-resnet")
     folded = for_inference(network)

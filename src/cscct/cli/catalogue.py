@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ..plugins import load_plugins
-from .options import DataDir, Json, Plugin, Quiet, SkipBad, warn
+from .options import DataDir, Json, Plugin, Quiet, SkipBad, open_display, warn
 
 data_app = typer.Typer(
     help="Datasets: which there are, where they come from, whether they are whole.", no_args_is_help=True
@@ -93,8 +93,9 @@ def data_check(
     from ..data.fetch import check
     from ..data.sources import LoadRequest
 
-    request = LoadRequest(data_dir, skip_bad_images=skip_bad_images, test_fraction=0.2, seed=1, warn=warn)
-    found = check(name, request)
+    with open_display(quiet=False, as_json=as_json) as display:
+        request = LoadRequest(data_dir, skip_bad_images, 0.2, seed=1, warn=display.warn, progress=display.reading)
+        found = check(name, request)
     if as_json:
         print(json.dumps(found, indent=1))
         return

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import UserError
+from ..errors import Interrupted, UserError
 
 if TYPE_CHECKING:
+    from ..data.sources import Progress
     from ..progress import Display, Mode
 
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="The dataset's folder or its parent [$CSCCT_DATA].")]
@@ -116,6 +117,17 @@ def stop_on_request(say: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def until(stop: Callable[[], bool], progress: Progress) -> Progress:
+    """Progress of reading data, which is broken off when a stop is asked for."""
+
+    def go_on(what: str, done: int, total: int) -> None:
+        if stop():
+            raise Interrupted(f"Stopped while {what}. Nothing was begun: give the same command again.")
+        progress(what, done, total)
+
+    return go_on
 
 
 def free_name(parent: Path, name: str) -> Path:

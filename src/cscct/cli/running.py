@@ -37,6 +37,7 @@ from .options import (
     open_display,
     parse_seeds,
     stop_on_request,
+    until,
 )
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def compare(
 
     if jobs == 1 and all(one.runtime.devices * one.runtime.nodes == 1 for one in wanted):
         with open_display(quiet, as_json, len(wanted)) as display, stop_on_request(display.say) as stop:
-            datasets = Datasets(data_dir, display.warn, display.reading)
+            datasets = Datasets(data_dir, display.warn, until(stop, display.reading))
             plan = jobs_of(datasets)
             results = run_here(plan, datasets, shared, display, stop)
     else:
@@ -183,7 +184,7 @@ def _carry_out(
     from ..runs.runner import execute
 
     with open_display(quiet, as_json) as display, stop_on_request(display.say) as stop:
-        datasets = Datasets(data_dir, display.warn, display.reading)
+        datasets = Datasets(data_dir, display.warn, until(stop, display.reading))
         settings = datasets.complete(settings)
         if folder.state(settings, same_runtime=same_runtime) == "finished":
             display.say(f"This run is finished already: {folder.path}")

@@ -102,7 +102,8 @@ class FileView:
     def __init__(self, images: FileImages, spec: TransformSpec, workers: int):
         if spec.size is None:
             raise ValueError("image files need data.transform.size, the side in pixels of what the network sees.")
-        self.images, self.size, self.reduced, self.finish = images, spec.size, spec.reduced_decoding, _Finish(spec)
+        self.images, self.reduced, self.finish = images, spec.reduced_decoding, _Finish(spec)
+        self.size, self.short_side = spec.size, spec.short_side
         self.pool = ThreadPoolExecutor(workers)
 
     def train(self, indices: Tensor, generator: Generator, part: slice = ALL) -> Tensor:
@@ -137,7 +138,7 @@ class FileView:
         return np.asarray(image.crop(box).resize((self.size, self.size), Image.Resampling.BILINEAR))
 
     def _centre_crop(self, index: int) -> np.ndarray:
-        short = short_side(self.size)
+        short = self.short_side
         image, (width, height) = self._read(index, lambda *size: min(size) / short)
         if width <= height:
             image = image.resize((short, int(short * height / width)), Image.Resampling.BILINEAR)
@@ -145,11 +146,6 @@ class FileView:
             image = image.resize((int(short * width / height), short), Image.Resampling.BILINEAR)
         left, top = round((image.width - self.size) / 2), round((image.height - self.size) / 2)
         return np.asarray(image.crop((left, top, left + self.size, top + self.size)))
-
-
-def short_side(size: int) -> int:
-    """To which images are resized before the central square of `size` pixels is taken: 256 for 224."""
-    return round(size * 256 / 224)
 
 
 def random_resized_box(width: int, height: int, draws: np.ndarray) -> tuple[int, int, int, int]:

@@ -76,7 +76,7 @@ def plain_batches(
     view: View, indices: Tensor, batch_size: int, device: torch.device, variant: Variant = "none"
 ) -> Iterator[Tensor]:
     """Test-transformed images in order."""
-    chunks = indices.split(batch_size)
+    chunks = indices.split(batch_size) if len(indices) else ()
     yield from ahead(lambda step: view.plain(chunks[step], variant).to(device), len(chunks), view.prefetch)
 
 

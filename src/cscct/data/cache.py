@@ -57,11 +57,9 @@ def _copies(paths: Sequence[Path], side: int, parent: Path, workers: int, progre
     folder = parent / f"{_fingerprint(paths, side)}-{side}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / "lock"):  # another process may be at it; the system frees the lock of a dead one
-            done = _keep_whole_ones(folder)
-            if done < len(paths):
-                _check_room(folder, len(paths) - done, side)
-                _append(folder, paths, done, side, workers, progress)
+        if _whole_ones(folder)[0] < len(paths):
+            with FileLock(folder / "lock"):  # another process may be at it; the system frees the lock of a dead one
+                _complete(folder, paths, side, workers, progress)
     except OSError as error:
         raise UserError(
             f"Copies of the images cannot be kept in {folder}: {error.strerror or error}. Make room, name another "
@@ -70,27 +68,41 @@ def _copies(paths: Sequence[Path], side: int, parent: Path, workers: int, progre
     return Copies(folder)
 
 
+def _complete(folder: Path, paths: Sequence[Path], side: int, workers: int, progress: _Count) -> None:
+    done, end = _whole_ones(folder)
+    if done == len(paths):  # by the process that had the lock before
+        return
+    for name, size in (("pixels", end), ("index", done * 3 * 8)):
+        with (folder / name).open("ab") as file:
+            file.truncate(size)  # what a killed process wrote of another image is cut off
+    _check_room(folder, len(paths) - done, side)
+    _append(folder, paths, done, side, workers, progress)
+
+
+def _whole_ones(folder: Path) -> tuple[int, int]:
+    """How many images are there from the first one on, one after another, and where the last of them ends."""
+    if not (folder / "index").exists():
+        return 0, 0
+    size = (folder / "pixels").stat().st_size
+    index = np.fromfile(folder / "index", dtype=np.int64)
+    index = index[: len(index) // 3 * 3].reshape(-1, 3)
+    lengths = 3 * index[:, 1] * index[:, 2]
+    ends = np.cumsum(lengths)
+    whole = (lengths > 0) & (index[:, 0] == ends - lengths) & (ends <= size)
+    count = len(whole) if whole.all() else int(whole.argmin())
+    return count, int(ends[count - 1]) if count else 0
+
+
 def _fingerprint(paths: Sequence[Path], side: int) -> str:
     """Of names, sizes and times of change: a file that is changed gets a new copy."""
     digest = hashlib.sha256(f"{FORMAT} {side}".encode())
     for path in paths:
-        found = path.stat()
+        try:
+            found = path.stat()
+        except OSError as error:
+            raise UserError(f"The image {path} cannot be read: {error.strerror or error}.") from error
         digest.update(f"{path.resolve()} {found.st_size} {found.st_mtime_ns}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()[:24]
-
-
-def _keep_whole_ones(folder: Path) -> int:
-    """How many images are there; what a killed process wrote of another is cut off."""
-    for name in ("pixels", "index"):
-        (folder / name).touch()
-    size = (folder / "pixels").stat().st_size
-    index = np.fromfile(folder / "index", dtype=np.int64)
-    index = index[: len(index) // 3 * 3].reshape(-1, 3)
-    ends = index[:, 0] + 3 * index[:, 1] * index[:, 2]
-    whole = int((ends <= size).sum())
-    os.truncate(folder / "pixels", int(ends[whole - 1]) if whole else 0)
-    os.truncate(folder / "index", whole * index.itemsize * 3)
-    return whole
 
 
 def _check_room(folder: Path, images: int, side: int) -> None:

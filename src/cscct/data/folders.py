@@ -112,22 +112,33 @@ def read_reduced(path: Path, times: Callable[[int, int], float]) -> tuple[Image.
     """
     try:
         with _opened(path) as image:
-            turned = False
-            with suppress(Exception):
-                turned = image.getexif().get(ExifTags.Base.Orientation, 1) >= 5  # lies on its side
-            size = (image.height, image.width) if turned else image.size
-            divisor = max((one for one in (2, 4, 8) if one <= times(*size)), default=1)
-            if divisor > 1:
-                image.draft(None, (image.width // divisor, image.height // divisor))
+            full = image.size
+            if image.format in ("JPEG", "MPO"):
+                _reduce(image, times)
             image.load()
+            drafted = image.size != full
             upright: Image.Image = image
             with suppress(Exception):  # broken EXIF data do not make the picture unreadable
                 upright = ImageOps.exif_transpose(image)
-            return _to_rgb(upright), size
+            if not drafted:
+                full = upright.size
+            elif upright.size != image.size:  # it lay on its side
+                full = full[::-1]
+            return _to_rgb(upright), full
     except FileNotFoundError as error:
         raise UserError(f"The image {path} does not exist.") from error
     except Exception as error:  # Pillow's readers fail in many ways on damaged files
         raise UserError(f"The image {path} cannot be read: {_reason(error, path)}.") from error
+
+
+def _reduce(image: Image.Image, times: Callable[[int, int], float]) -> None:
+    turned = False
+    with suppress(Exception):
+        turned = image.getexif().get(ExifTags.Base.Orientation) in (5, 6, 7, 8)
+    allowed = times(*(image.size[::-1] if turned else image.size))
+    divisor = max((one for one in (2, 4, 8) if one <= allowed), default=1)
+    if divisor > 1:
+        image.draft(None, (max(1, image.width // divisor), max(1, image.height // divisor)))
 
 
 def _opened(path: Path) -> Image.Image:
@@ -195,10 +206,13 @@ def _faults(paths: list[Path], fault: Callable[[Path], str | None], request: Loa
     with warnings.catch_warnings(), ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
         warnings.simplefilter("ignore")  # Pillow's remarks on odd but readable files
         found = {}
-        for number, (path, what) in enumerate(zip(paths, pool.map(examine, paths), strict=True)):
-            request.progress("checking images", number + 1, len(paths))
-            if what:
-                found[path] = what
+        try:
+            for number, (path, what) in enumerate(zip(paths, pool.map(examine, paths), strict=True)):
+                request.progress("checking images", number + 1, len(paths))
+                if what:
+                    found[path] = what
+        finally:  # where it is broken off, the pool would look at the rest before it lets go
+            pool.shutdown(cancel_futures=True)
         return found
 
 

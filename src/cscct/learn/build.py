@@ -38,22 +38,17 @@ def load_dataset(settings: Settings, data_dir: Path | None, warn: Warn, progress
         progress=progress,
     )
     dataset = load(settings.dataset, request)
-    return _with_copies(dataset, settings, progress) if settings.data.cache else dataset
+    if settings.data.cache is None:
+        return dataset
+    return _with_copies(dataset, settings.data.cache, settings.runtime.workers, progress)
 
 
-def _with_copies(dataset: Dataset, settings: Settings, progress: Progress) -> Dataset:
+def _with_copies(dataset: Dataset, side: int, workers: int, progress: Progress) -> Dataset:
     import pooch
 
-    from ..data.augment import short_side
     from ..data.cache import with_copies
 
-    side, size = settings.data.cache or 0, settings.data.transform.size or 0
-    if side < short_side(size):
-        raise UserError(
-            f"data.cache is {side}, but images of {size} pixels are cut from larger ones: "
-            f"make it {short_side(size)} or more."
-        )
-    return with_copies(dataset, side, Path(pooch.os_cache("cscct")) / "copies", settings.runtime.workers, progress)
+    return with_copies(dataset, side, Path(pooch.os_cache("cscct")) / "copies", workers, progress)
 
 
 def complete(settings: Settings, dataset: Dataset) -> Settings:
@@ -151,10 +146,11 @@ def _device(wanted: str) -> Device:
 def _keep_freed_memory() -> None:
     """Large tensors are freed and wanted again in every step. By default the C library gives those above 32 MB back
     to the system each time, which then has to clear every page anew: a third of the time at batch 1024."""
-    trim_threshold, mmap_threshold = -1, -3  # their numbers in malloc.h
-    with suppress(OSError, AttributeError):  # another C library
+    trim_threshold, mmap_threshold, mmap_max = -1, -3, -4  # their numbers in malloc.h
+    with suppress(OSError, AttributeError, TypeError):  # another C library
         mallopt = ctypes.CDLL(None).mallopt
-        mallopt(mmap_threshold, 1 << 30)
+        if not mallopt(mmap_threshold, 1 << 30):  # older ones refuse so much
+            mallopt(mmap_max, 0)
         mallopt(trim_threshold, (1 << 31) - 1)
 
 

@@ -75,8 +75,9 @@ class Reader:
         classes = len(means)
         counts = {name: torch.zeros(classes * classes, dtype=torch.int64) for name in HEADLINES}
         kept = []
-        own = labels[self.team.part(len(indices))].split(self.batch_size)
-        for (features, scores), truth in zip(self._read(view, indices), own, strict=True):
+        own = labels[self.team.part(len(indices))]
+        truths = own.split(self.batch_size) if len(own) else ()
+        for (features, scores), truth in zip(self._read(view, indices), truths, strict=True):
             guesses = (scores.argmax(dim=1), nearest_mean(features, means))
             for name, guess in zip(HEADLINES, guesses, strict=True):
                 counts[name] += torch.bincount(truth * classes + guess, minlength=classes * classes)

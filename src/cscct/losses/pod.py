@@ -75,8 +75,11 @@ class _SquareSums(torch.autograd.Function):
 
 
 def _pieces(maps: Tensor, size: int = 2 << 20) -> list[slice]:
-    """Of at most so many bytes, so that they stay in the cache."""
-    each = max(1, size // (4 * max(1, maps[:1].numel())))
+    """Of about so many bytes on a CPU, so that they stay in its cache. A GPU would rather have one large piece."""
+    if maps.device.type != "cpu":
+        return [slice(0, len(maps))]
+    sample = max(1, raised(maps[:0]).element_size() * maps[:1].numel())
+    each = max(1, size // sample)
     return [slice(start, start + each) for start in range(0, len(maps), each)]
 
 

@@ -48,8 +48,10 @@ class StridedPad(nn.Module):
         self.stride, self.extra = stride, extra
 
     def forward(self, x: Tensor) -> Tensor:
-        kept = channels_last(x)[:, :: self.stride, :: self.stride]
-        return F.pad(kept, (0, self.extra)).permute(0, 3, 1, 2)
+        if channels_last(x):
+            kept = x.permute(0, 2, 3, 1)[:, :: self.stride, :: self.stride]
+            return F.pad(kept, (0, self.extra)).permute(0, 3, 1, 2)
+        return F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, 0, self.extra))
 
 
 class ResNet(nn.Module):
@@ -163,10 +165,11 @@ BACKBONES: dict[str, Builder] = {
 
 
 def pool(maps: Tensor) -> Tensor:
-    return torch.mean(channels_last(maps), dim=(1, 2))
+    return maps.permute(0, 2, 3, 1).mean(dim=(1, 2)) if channels_last(maps) else maps.mean(dim=(2, 3))
 
 
-def channels_last(x: Tensor) -> Tensor:
-    """A view (k, h, w, c), which is how maps lie in memory here. What is computed on it gives back a gradient that lies
-    as the maps do; on (k, c, h, w) torch would make one with the channels first, to be rearranged by every layer."""
-    return x.permute(0, 2, 3, 1)
+def channels_last(x: Tensor) -> bool:
+    """How maps lie in memory where the package runs networks. What is then computed on the view (k, h, w, c) gives
+    back a gradient that lies as they do; else torch makes one with the channels first, and every layer rearranges it.
+    """
+    return x.is_contiguous(memory_format=torch.channels_last)

@@ -1,0 +1,173 @@
+"""What CSC and CT, checkpoints and memory cost, and how a textbook loop compares."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+
+from cscct.config import CheckpointSpec, resolve
+from cscct.learn.build import complete, load_dataset
+from cscct.learn.learner import Learner
+from cscct.learn.loop import Work, run_stage
+from cscct.losses import WeightedSum
+from cscct.nets import Network, build_network, for_inference
+from cscct.runs.checkpoints import Checkpoints
+from cscct.runs.runner import Unheard, execute
+from cscct.runs.store import RunFolder
+from cscct.structs import Batch, Step
+from growth import alone, peak
+from parts import OLD, Listener, Size, after_first_task, random_batch, random_dataset, second_task_dataset
+from textbook import textbook_rounds, trained
+
+
+def against_textbook(size: Size) -> tuple[dict[str, list[float]], Learner, Network]:
+    """Images per second of the package's loop and of the textbook's, in turns: an epoch of each is a round."""
+    few = replace(size, exemplars=max(1, size.exemplars * 2 // 5), epochs=size.rounds + 1)
+    dataset = second_task_dataset(few)
+    learner, settings = after_first_task("lucir+cscct", few, dataset)
+    task, network, teacher = learner.stream.tasks[1], learner.network, learner.network.frozen_copy()
+    # It copies the network when it is first asked, after an epoch of the loop: with rows for the new classes.
+    textbook = textbook_rounds((network, teacher), dataset, settings.data.transform, settings.train, task)
+    rates: dict[str, list[float]] = {"loop": [], "textbook": [], "textbook without its tests": []}
+
+    def after_epoch() -> None:
+        training, testing = next(textbook)
+        rates["textbook"].append(len(dataset.train) / (training + testing))
+        rates["textbook without its tests"].append(len(dataset.train) / training)
+
+    learner.learn(task, Listener(after_epoch=after_epoch, rates=rates["loop"]))
+    return {name: values[1:] for name, values in rates.items()}, learner, teacher
+
+
+def share_of_terms(learner: Learner, teacher: Network, batch: Batch, rounds: int) -> float:
+    """Forward and backward of CSC and CT on the batch's features, as a share of a whole step of LUCIR."""
+    task, network, terms = learner.stream.tasks[1], learner.network, learner.recipe.terms
+    teacher = learner.prepare(teacher)
+    lucir = WeightedSum([term for term in terms if term.name not in ("csc", "ct")], task)
+    added = WeightedSum([term for term in terms if term.name in ("csc", "ct")], task)
+    work = Work("train", task, network, teacher, lucir, trained(network), lambda *_: [batch], train_mode=True)
+    with torch.no_grad():
+        step = Step(batch, network(batch.images), teacher(batch.images), task)
+    step.student.features.requires_grad_()
+    shares = []
+    for _ in range(rounds + 1):
+        listener, seconds = Listener(), []
+        run_stage(work, replace(learner.recipe.train, epochs=1), listener)
+        for _ in range(20):
+            started = time.perf_counter()
+            step.student.features.grad = None
+            added(step)[0].backward()
+            seconds.append(time.perf_counter() - started)
+        shares.append(median(seconds) * listener.rates[0] / len(batch.labels))
+    return median(shares[1:])
+
+
+def peak_of_a_run(size: Size) -> dict[str, float]:
+    """Gigabytes a process held at most, after the second task with CIFAR-100's number of images in memory. Of each
+    class only some are used, which saves time and hardly any memory."""
+    stored = 5 if size.tiny else 500
+    dataset = random_dataset([stored] * 100, [stored // 5] * 100)
+    few = {"train_per_class": 60, "test_per_class": 20}
+    learner, _ = after_first_task("lucir+cscct", replace(size, epochs=1), dataset, data=few)
+    learner.learn(learner.stream.tasks[1], Listener())
+    learner.evaluate(learner.stream.tasks[1])
+    return {"GB": peak() / 1000}
+
+
+def share_of_checkpoints(learner: Learner, teacher: Network, rounds: int) -> float:
+    """One checkpoint in the midst of the second task, to the disk and flushed, over the time between two of them."""
+    learner.teacher = teacher
+    momentum = {f"momentum.{i}": torch.zeros_like(one) for i, one in enumerate(learner.network.parameters())}
+    with TemporaryDirectory(dir=".") as folder:  # where runs are written, not a memory disk
+        checkpoints, seconds = Checkpoints(Path(folder) / "checkpoints"), []
+        for _ in range(rounds + 1):
+            started = time.perf_counter()
+            checkpoints.save({**learner.tensors(), **momentum}, {"exemplars": learner.memory.exemplars})
+            seconds.append(time.perf_counter() - started)
+    learner.teacher = None
+    return median(seconds[1:]) / (60 * CheckpointSpec().minutes)
+
+
+def share_in_a_run_of_digits(epochs: int | None) -> float:
+    """Seconds in all checkpoints of a short run over its own, where the ends of tasks are what costs."""
+    overrides = [{"train": {"epochs": epochs}}] if epochs else []
+    settings = resolve("lucir+cscct", "digits", overrides=overrides)
+    dataset = load_dataset(settings, None, print)
+    spent, real = [], Checkpoints.save
+
+    def timed(*arguments: Any) -> None:
+        started = time.perf_counter()
+        real(*arguments)
+        spent.append(time.perf_counter() - started)
+
+    Checkpoints.save = timed  # type: ignore[method-assign]
+    try:
+        with TemporaryDirectory(dir=".") as folder:
+            started = time.perf_counter()
+            execute(complete(settings, dataset), dataset, RunFolder(Path(folder) / "run"), Unheard(), print)
+            return sum(spent) / (time.perf_counter() - started)
+    finally:
+        Checkpoints.save = real  # type: ignore[method-assign]
+
+
+def forms_of_the_teacher(size: Size) -> dict[str, float]:
+    """Milliseconds of a forward pass, in turns, and the seconds until the compiled one is ready."""
+    torch.set_num_threads(size.threads)
+    network = build_network("lucir-resnet", size.depth, 3, "cosine", 1, torch.Generator().manual_seed(0))
+    network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    network.head.grow(torch.randn(OLD, network.head.features))
+    forms = {"plain": for_inference(network, fold=False), "folded": for_inference(network)}
+    images, found = random_batch(size.batch).images, {}
+    with TemporaryDirectory() as cache, patch.dict(os.environ, {"TORCHINDUCTOR_CACHE_DIR": cache}), torch.no_grad():
+        if shutil.which("g++") and not size.tiny:
+            forms["compiled"] = for_inference(network, compiled=True)
+            started = time.perf_counter()
+            for rest in (size.batch, size.batch // 3):  # an epoch's last batch has another size
+                forms["compiled"](images[:rest])
+            found["to compile, s"] = time.perf_counter() - started
+        spent: dict[str, list[float]] = {name: [] for name in forms}
+        for _ in range(4 * size.rounds + 1):
+            for name, form in forms.items():
+                started = time.perf_counter()
+                form(images)
+                spent[name].append(time.perf_counter() - started)
+    return {**{f"{name}, ms": 1000 * median(values[1:]) for name, values in spent.items()}, **found}
+
+
+def measure(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
+    # Memory first, while this process is small: a child's peak starts at what its parent held when starting it.
+    found: dict[str, Any] = {"peak memory, GB": alone(peak_of_a_run, size)["GB"]}
+    rates, learner, teacher = against_textbook(size)
+    found["images/s"] = rates
+    for batch in (size.batch, 8 * size.batch):
+        found[f"CSC+CT / LUCIR step, batch {batch}"] = share_of_terms(
+            learner, teacher, random_batch(batch), size.rounds
+        )
+    found["checkpoints / time, default interval"] = share_of_checkpoints(learner, teacher, size.rounds)
+    found["checkpoints / time, a run of digits"] = share_in_a_run_of_digits(1 if size.tiny else None)
+    found["teacher"] = alone(forms_of_the_teacher, size)
+    for name, value in found.items():
+        say(f"{name}: {value if isinstance(value, dict) else f'{value:.4f}'}")
+    return found
+
+
+def ratios(found: dict[str, Any]) -> dict[str, float]:
+    rates = found["images/s"]
+    figures = {name: value for name, value in found.items() if not isinstance(value, dict)}
+    figures["teacher, folded / plain"] = found["teacher"]["folded, ms"] / found["teacher"]["plain, ms"]
+    if "compiled, ms" in found["teacher"]:
+        figures["teacher, compiled / plain"] = found["teacher"]["compiled, ms"] / found["teacher"]["plain, ms"]
+    for name in ("textbook", "textbook without its tests"):
+        figures[f"loop / {name}"] = median(np.divide(rates["loop"], rates[name]).tolist())
+    return figures

@@ -1,0 +1,184 @@
+"""How time and memory grow with the batch, the classes, the exemplars and the size of images.
+
+Memory is the most that a process of its own held, above what it held before.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from cscct.config import resolve
+from cscct.losses import WeightedSum, controlled_transfer, cross_space_clustering
+from cscct.memory import herd, nearest_mean
+from cscct.nets import build_network, for_inference
+from cscct.structs import Output, Step, Task
+from parts import Size, random_batch
+
+DIMENSIONS = 512  # of the features that batches of losses are tried with: those of ResNet-18
+
+
+def peak() -> float:
+    """Megabytes that this process has held at most."""
+    return _megabytes("VmHWM")  # getrusage would also count what it was before it became this program
+
+
+def held() -> float:
+    """Megabytes that it holds now."""
+    return _megabytes("VmRSS")
+
+
+def _megabytes(name: str) -> float:
+    status = Path("/proc/self/status")
+    if not status.exists():  # not Linux: the peak has to serve for both
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+    line = next(line for line in status.read_text().splitlines() if line.startswith(name))
+    return int(line.split()[1]) / 1024
+
+
+def milliseconds(function: Callable[[], object], least: int = 3, seconds: float = 0.5) -> float:
+    """The median of some calls, after one that does not count."""
+    function()
+    spent: list[float] = []
+    while len(spent) < least or sum(spent) < seconds:
+        started = time.perf_counter()
+        function()
+        spent.append(time.perf_counter() - started)
+    return 1000 * median(spent)
+
+
+def losses_of_a_batch(k: int, threads: int) -> dict[str, float]:
+    """CSC and CT, forward and backward, on features alone."""
+    torch.set_num_threads(threads)
+
+    def once(k: int) -> None:
+        batch = random_batch(k, side=1)
+        student = torch.randn(k, DIMENSIONS, requires_grad=True)
+        teacher = torch.randn(k, DIMENSIONS)
+        csc = cross_space_clustering(student, teacher, batch.labels)
+        (csc + controlled_transfer(student, teacher, batch.is_new)).backward()
+
+    once(16)
+    before = held()
+    once(k)
+    most = peak() - before
+    return {"CSC+CT, ms": milliseconds(lambda: once(k)), "CSC+CT, MB": most}
+
+
+def step_of_a_batch(
+    k: int, threads: int, depth: int, side: int = 32, backbone: str = "lucir-resnet"
+) -> dict[str, float]:
+    """Of LUCIR+CSCCT, all but the optimiser: student both ways, teacher, losses."""
+    torch.set_num_threads(threads)
+    from cscct.learn.build import _keep_freed_memory  # as every run does it
+
+    _keep_freed_memory()
+    task, batch = Task(1, 50, 5), random_batch(k, side=side)
+    network = build_network(backbone, depth, 3, "cosine", 1, torch.Generator().manual_seed(0))
+    network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    network.head.grow(torch.randn(50, network.head.features))
+    teacher = for_inference(network)
+    network.head.grow(torch.randn(5, network.head.features))
+    total = WeightedSum(resolve("lucir+cscct", "cifar100").terms, task)
+
+    def once() -> None:
+        network.zero_grad(set_to_none=True)
+        with torch.no_grad():
+            before = teacher(batch.images)
+        total(Step(batch, network(batch.images), before, task))[0].backward()
+
+    before = held()
+    seconds = milliseconds(once, least=2, seconds=1.0) / 1000
+    return {"step, images/s": k / seconds, "step, MB": peak() - before}
+
+
+def losses_of_classes(classes: int) -> dict[str, float]:
+    """Head and losses, forward and backward, on features alone; and the nearest-mean predictor."""
+    found = {}
+    n_new = max(1, classes // 11)
+    task, batch = Task(1, classes - n_new, n_new), random_batch(128, classes, side=1)
+    for method, head, rows in (("icarl", "cosine", 1), ("lucir", "cosine", 1), ("podnet", "proxies", 10)):
+        network = build_network("lucir-resnet", 8, 3, head, rows, torch.Generator().manual_seed(0))
+        network.head.grow(torch.randn(task.n_old * rows, network.head.features))
+        old_head = network.frozen_copy().head
+        network.head.grow(torch.randn(n_new * rows, network.head.features))
+        network.head.trainable(old=False, scale=True)
+        terms = [term for term in resolve(f"{method}+cscct", "cifar100").terms if term.name != "pod_spatial"]
+        total = WeightedSum(terms, task)
+        features = torch.randn(128, network.head.features, requires_grad=True)
+        then = torch.randn(128, network.head.features)
+
+        def once(
+            head: Any = network.head, old: Any = old_head, now: Any = features, then: Any = then, total: Any = total
+        ) -> None:
+            with torch.no_grad():
+                teacher = Output((), then, old(then), old.scale)
+            student = Output((), now, head(now), head.scale)
+            total(Step(batch, student, teacher, task))[0].backward()
+
+        found[f"{method}+cscct, ms"] = milliseconds(once)
+    means = F.normalize(torch.randn(classes, 64), dim=1)
+    features = torch.randn(128, 64)
+    found["nearest mean, ms"] = milliseconds(lambda: nearest_mean(features, means))
+    return found
+
+
+def ranking_of_exemplars(count: int) -> dict[str, float]:
+    features = torch.randn(500, 64, generator=torch.Generator().manual_seed(0)) + 1
+    return {
+        f"{form}, ms": milliseconds(lambda form=form: herd(features, count, form)) for form in ("official", "icarl")
+    }  # type: ignore[misc]
+
+
+def measure(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
+    batches = (64, 128, 256, 512, 1024, 2048)
+    sides, classes, exemplars = (32, 64, 128, 224), (10, 30, 100, 300, 1000), (5, 10, 20, 50, 100, 400)
+    images, depth = 16, size.depth
+    if size.tiny:
+        batches, sides, classes, exemplars, images = (16, 32), (32,), (10,), (5,), 2
+    found: dict[str, Any] = {"batch": {}, "image side": {}}
+    for k in batches:
+        found["batch"][k] = {
+            **alone(losses_of_a_batch, k, size.threads),
+            **alone(step_of_a_batch, k, size.threads, depth),
+        }
+        say(f"batch {k}: " + told(found["batch"][k]))
+    for side in sides:
+        values = alone(step_of_a_batch, images, size.threads, 18, side, "lucir-resnet18")
+        found["image side"][side] = values
+        say(f"images of {side} pixels: " + told(values))
+    found["classes"] = {count: losses_of_classes(count) for count in classes}
+    found["exemplars"] = {count: ranking_of_exemplars(count) for count in exemplars}
+    for name in ("classes", "exemplars"):
+        for count, values in found[name].items():
+            say(f"{count} {name}: " + told(values))
+    return found
+
+
+def alone(function: Callable[..., dict[str, float]], *arguments: Any) -> dict[str, float]:
+    """In a process of its own."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as child:
+        return child.submit(function, *arguments).result()
+
+
+def told(values: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.3g}" for name, value in values.items())
+
+
+def ratios(found: dict[str, Any]) -> dict[str, float]:
+    largest = max(found["batch"])
+    return {
+        f"CSC+CT at k={largest}, d={DIMENSIONS}, MB": found["batch"][largest]["CSC+CT, MB"],
+        f"CSC+CT, k={largest} / k={largest // 2}": found["batch"][largest]["CSC+CT, ms"]
+        / found["batch"][largest // 2]["CSC+CT, ms"],
+    }

@@ -1,0 +1,143 @@
+"""What the measurements share: data, learners on the threshold of the second task, and a clock with parts."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+from cscct.config import Settings, resolve
+from cscct.data import ArrayImages, Dataset, Split
+from cscct.learn.build import build_learner, build_stream, complete
+from cscct.learn.learner import Learner
+from cscct.structs import Batch
+
+T = TypeVar("T")
+OLD, NEW = 50, 5  # classes of the first task and of the second, the one that is measured
+
+
+@dataclass(frozen=True)
+class Size:
+    threads: int
+    exemplars: int = 20  # of each old class; 25 times as many images of each new one, 5 times as many to test each
+    depth: int = 32
+    batch: int = 128
+    epochs: int = 2
+    rounds: int = 3  # of what is repeated; and one before them that does not count
+    tiny: bool = False
+
+
+@dataclass
+class Listener:
+    """Does something after each step and each epoch, and notes the images per second of each epoch."""
+
+    after_step: Callable[[str, int], None] = lambda stage, images: None
+    after_epoch: Callable[[], None] = lambda: None
+    rates: list[float] = field(default_factory=list)
+
+    def step(self, task: Any, stage: str, epoch: int, epochs: int, images: int, parts: Any) -> None:
+        self.after_step(stage, images)
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        self.rates.append(record["images_per_second"])
+        self.after_epoch()
+
+
+class Clock:
+    """Seconds by part. One part runs at a time; a part within another interrupts it."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, float] = defaultdict(float)
+        self.current, self.since = "other", time.perf_counter()
+
+    def switch(self, part: str) -> str:
+        """Returns the part that ran until now."""
+        now, before = time.perf_counter(), self.current
+        self.parts[before] += now - self.since
+        self.current, self.since = part, now
+        return before
+
+    @contextmanager
+    def during(self, part: str) -> Iterator[None]:
+        before = self.switch(part)
+        try:
+            yield
+        finally:
+            self.switch(before)
+
+    def timed(self, part: str, function: Callable[..., T]) -> Callable[..., T]:
+        def call(*arguments: Any, **named: Any) -> T:
+            with self.during(part):
+                return function(*arguments, **named)
+
+        return call
+
+    def each(self, part: str, function: Callable[..., Iterable[T]]) -> Callable[..., Iterator[T]]:
+        """For a function that gives one thing after another: the time they take to come."""
+
+        def call(*arguments: Any, **named: Any) -> Iterator[T]:
+            things = iter(function(*arguments, **named))
+            while True:
+                with self.during(part):
+                    thing = next(things, None)
+                if thing is None:
+                    return
+                yield thing
+
+        return call
+
+
+def random_dataset(train: list[int], test: list[int]) -> Dataset:
+    """So many images of each class, of CIFAR's shape."""
+    generator = torch.Generator().manual_seed(0)
+
+    def split(counts: list[int]) -> Split:
+        pixels = torch.randint(0, 256, (sum(counts), 3, 32, 32), dtype=torch.uint8, generator=generator)
+        return Split(ArrayImages(pixels), np.repeat(np.arange(len(counts)), counts))
+
+    return Dataset("random", tuple(map(str, range(len(train)))), split(train), split(test), channels=3)
+
+
+def second_task_dataset(size: Size) -> Dataset:
+    """Of old classes only the exemplars, which the memory keeps all: 1,000, 2,500 new and 5,500 test images in full."""
+    counts = [size.exemplars] * OLD + [25 * size.exemplars] * NEW
+    return random_dataset(counts, [5 * size.exemplars] * len(counts))
+
+
+def random_batch(size: int, classes: int = OLD + NEW, side: int = 32) -> Batch:
+    """With as large a share of old classes as an epoch has: 1,000 of 3,500. The last tenth of the classes is new."""
+    generator = torch.Generator().manual_seed(size)
+    first_new = classes - max(1, classes // 11)
+    old = torch.randint(0, first_new, (size * 2 // 7,), generator=generator)
+    labels = torch.cat([old, torch.randint(first_new, classes, (size - len(old),), generator=generator)])
+    images = torch.randn(size, 3, side, side, generator=generator).contiguous(memory_format=torch.channels_last)
+    return Batch(images, labels, labels >= first_new)
+
+
+def after_first_task(method: str, size: Size, dataset: Dataset, **more: dict[str, Any]) -> tuple[Learner, Settings]:
+    """A learner that has seen the first task, with random weights in place of trained ones."""
+    common: dict[str, Any] = {
+        "protocol": {"base": OLD, "step": NEW},
+        "network": {"depth": size.depth},
+        "train": {"epochs": size.epochs, "batch_size": size.batch},
+        "runtime": {"device": "cpu", "threads": size.threads},
+        "data": {"order": "natural"},
+        "memory": {
+            "per_class": size.exemplars,
+            "herding": "icarl",
+        },  # this herding keeps all images where there is room
+    }
+    if method.startswith("podnet"):
+        common["finetune"] = {"epochs": 1}
+    settings = complete(resolve(method, "cifar100", overrides=[common, more]), dataset)
+    stream = build_stream(settings, dataset, warn=lambda _: None)
+    learner = build_learner(settings, dataset, stream)
+    rows = learner.network.head.fresh_rows(OLD, torch.Generator().manual_seed(0))
+    learner.learn(stream.tasks[0], Listener(), {**learner.network.state_dict(), "head.new_weight": rows})
+    return learner, settings

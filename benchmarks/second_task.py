@@ -1,0 +1,203 @@
+"""The second task of CIFAR-100 with B=50, C=5, part by part, beside the same passes in plain torch and nothing else.
+
+This floor takes its turn after each step and each batch of the package, so that a machine that drifts does so for
+both: for each step a student both ways, a teacher one way and an SGD step, on a batch that is there; for each batch
+that is only read one forward pass. Networks as they come (nothing folded or compiled), channels last.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from cscct.learn import loop
+from cscct.learn.learner import Learner
+from cscct.losses import WeightedSum
+from cscct.nets import Network
+from cscct.runs.checkpoints import Checkpoints
+from cscct.structs import Batch, Output
+from parts import Clock, Listener, Size, after_first_task, random_batch, second_task_dataset
+
+BASES = ("icarl", "lucir", "podnet")
+PARTS = (  # in the order in which they are shown
+    "data",
+    "student",
+    "teacher",
+    "losses",
+    "optimiser",
+    "fine-tuning",
+    "imprinting",
+    "herding",
+    "class means",
+    "evaluation",
+    "checkpoint",
+    "other",
+)
+
+
+class Floor:
+    """The bare work, on copies of the learner's networks."""
+
+    def __init__(self, network: Network):
+        self.student, self.reader = copy.deepcopy(network).train(), network.frozen_copy()
+        self.optimisers = {
+            "train": self._sgd(list(self.student.parameters())),
+            "finetune": self._sgd(list(self.student.head.parameters())),
+        }
+        self.batch = cache(random_batch)
+
+    def _sgd(self, parameters: list[torch.nn.Parameter]) -> torch.optim.SGD:
+        return torch.optim.SGD(parameters, 0.1, momentum=0.9, weight_decay=5e-4)
+
+    def step(self, stage: str, batch: Batch) -> None:
+        self.student.backbone.requires_grad_(stage == "train")
+        if stage == "train":
+            self.read(batch.images)
+        self.student.zero_grad(set_to_none=True)
+        loss = F.cross_entropy(self.student(batch.images).logits, batch.labels)
+        torch.autograd.backward(loss)  # not loss.backward(), which is watched
+        self.optimisers[stage].step()
+
+    @torch.no_grad()
+    def read(self, images: Tensor) -> None:
+        self.reader(images)
+
+
+@contextmanager
+def watched(learner: Learner, clock: Clock) -> Iterator[Listener]:
+    """Every part of the learner tells the clock; the floor does its share after each of theirs."""
+    floors: list[Floor] = []  # made at the first step or batch, when the head has its rows
+
+    def floor() -> Floor:
+        if not floors or floors[0].student.head.classes != learner.network.head.classes:
+            floors[:] = [Floor(learner.network)]
+        return floors[0]
+
+    def after_step(stage: str, images: int) -> None:
+        with clock.during("not counted"):
+            bare = floor()
+            batch = bare.batch(images)
+        with clock.during(f"floor: {'training' if stage == 'train' else 'fine-tuning'}"):
+            bare.step(stage, batch)
+
+    def reading(network: Network) -> Callable[[Tensor], Output]:
+        prepared = prepare(network)
+
+        def read(images: Tensor) -> Output:
+            output = prepared(images)
+            part = clock.current
+            with clock.during("not counted"):
+                bare = floor()
+            with clock.during(f"floor: {part}"):
+                bare.read(images)
+            return output
+
+        return read
+
+    def student(network: Network, images: Tensor) -> Output:
+        """Losses begin the backward pass; it is the student's again when it reaches the last map."""
+        if network is not learner.network:
+            return forward(network, images)
+        with clock.during("student"):
+            output = forward(network, images)
+        if output.maps[-1].requires_grad:
+            output.maps[-1].register_hook(begin_student)
+        return output
+
+    def begin_student(gradient: Tensor) -> None:
+        clock.switch("student")
+
+    def backward(loss: Tensor, *more: Any, **named: Any) -> None:
+        with clock.during("losses"):
+            real_backward(loss, *more, **named)
+
+    forward, prepare, real_backward = Network.forward, learner.prepare, torch.Tensor.backward
+    class_features, finetune = learner._class_features, learner._finetune
+    total = WeightedSum.__call__
+
+    def features(*arguments: Any) -> Any:
+        with clock.during("imprinting" if clock.current == "other" else clock.current):
+            return class_features(*arguments)
+
+    def balanced(*arguments: Any) -> None:
+        """One part of its own: its steps are not the student's of the training."""
+        inner, outer = Clock(), clock.parts
+        with clock.during("fine-tuning"):
+            clock.parts = inner.parts
+            finetune(*arguments)
+            clock.switch("fine-tuning")
+            clock.parts = outer
+        for part, seconds in inner.parts.items():
+            kept = part.startswith("floor") or part == "not counted"
+            clock.parts[part if kept else "fine-tuning"] += seconds
+
+    replaced = [
+        (learner, "prepare", lambda network: clock.timed("teacher", prepare(network))),
+        (learner.reader, "prepare", reading),
+        (learner.reader, "class_means", clock.timed("class means", learner.reader.class_means)),
+        (Network, "forward", student),
+        (learner, "_batches", clock.each("data", learner._batches)),
+        (learner, "_class_features", features),
+        (learner, "_similarity", clock.timed("imprinting", learner._similarity)),
+        (learner, "_first_rows", clock.timed("imprinting", learner._first_rows)),
+        (learner, "_herd", clock.timed("herding", learner._herd)),
+        (learner, "_finetune", balanced),
+        (learner, "evaluate", clock.timed("evaluation", learner.evaluate)),
+        (torch.Tensor, "backward", backward),
+        (WeightedSum, "__call__", lambda *arguments: clock.timed("losses", total)(*arguments)),
+        (loop._SGD, "step", lambda *arguments: clock.timed("optimiser", real_step)(*arguments)),
+    ]
+    real_step = loop._SGD.step
+    with ExitStack() as stack:
+        for owner, name, new in replaced:
+            stack.enter_context(patch.object(owner, name, new))
+        yield Listener(after_step)
+
+
+def second_task(method: str, size: Size) -> dict[str, dict[str, float]]:
+    """Seconds of each part, of the package and of the floor."""
+    learner, _ = after_first_task(method, size, second_task_dataset(size))
+    task, clock = learner.stream.tasks[1], Clock()
+    with watched(learner, clock) as listener, TemporaryDirectory(dir=".") as folder:  # a disk that runs write to
+        checkpoints = Checkpoints(Path(folder) / "checkpoints")
+        clock.switch("other")
+        learner.learn(task, listener)
+        learner.evaluate(task)
+        with clock.during("checkpoint"):
+            checkpoints.save(learner.tensors(), {"exemplars": learner.memory.exemplars})
+        clock.switch("other")
+    floor = {part.removeprefix("floor: "): s for part, s in clock.parts.items() if part.startswith("floor: ")}
+    return {"package": {part: clock.parts[part] for part in PARTS}, "floor": floor}
+
+
+def measure(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
+    second_task("podnet", Size(size.threads, exemplars=1, depth=8, batch=16, epochs=1))  # what is imported at first use
+    found = {}
+    for method in (name for base in BASES for name in (base, f"{base}+cscct")):
+        found[method] = second_task(method, size)
+        total, floor = (sum(found[method][side].values()) for side in ("package", "floor"))
+        say(f"{method}: {total:.1f} s, floor {floor:.1f} s, {total / floor:.3f} of it")
+    return found
+
+
+def ratios(found: dict[str, Any]) -> dict[str, float]:
+    figures = {}
+    against = {method: sum(one["package"].values()) / sum(one["floor"].values()) for method, one in found.items()}
+    for method, ratio in against.items():
+        figures[f"{method} / floor"] = ratio
+    for base in BASES:
+        figures[f"{base}+cscct / {base} - 1"] = against[f"{base}+cscct"] / against[base] - 1
+    for part in ("herding", "class means"):
+        sums = [sum(one[side][part] for one in found.values()) for side in ("package", "floor")]
+        figures[f"{part} / forward pass"] = sums[0] / sums[1]
+    return figures

@@ -1,0 +1,59 @@
+"""How long until something happens: seconds from the start of a process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from parts import Size
+
+UNTIL_FIRST_STEP = """
+import os, sys
+from cscct.learn import loop
+real = loop._SGD.step
+def step(*arguments):
+    real(*arguments)
+    os._exit(0)
+loop._SGD.step = step
+from cscct.cli import main
+sys.argv = ["cscct", "run", "lucir+cscct", "digits", "--quiet"]
+main()
+"""
+
+
+def measure(size: Size, say: Callable[[str], None]) -> dict[str, float]:
+    with TemporaryDirectory() as folder:
+        python = [sys.executable]
+        commands = {
+            "python -c pass": [*python, "-c", "pass"],
+            "import torch": [*python, "-c", "import torch"],
+            "import cscct": [*python, "-c", "import cscct"],
+            "import cscct.losses, with a loss": [*python, "-c", "from cscct.losses import controlled_transfer"],
+            "cscct --help": [*python, "-m", "cscct", "--help"],
+            "cscct reproduce table1 --dry-run": [*python, "-m", "cscct", "reproduce", "table1", "--dry-run"],
+            "cscct run lucir+cscct digits, first step": [*python, "-c", UNTIL_FIRST_STEP],
+        }
+        found = {name: seconds(command, folder, 1 if size.tiny else 5) for name, command in commands.items()}
+    for name, value in found.items():
+        say(f"{name}: {value:.2f} s")
+    return found
+
+
+def seconds(command: list[str], folder: str, times: int) -> float:
+    spent = []
+    environment: dict[str, Any] = {**os.environ, "COLUMNS": "100"}
+    for _ in range(times):
+        started = time.perf_counter()
+        subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
+        spent.append(time.perf_counter() - started)
+    return median(spent)
+
+
+def ratios(found: dict[str, float]) -> dict[str, float]:
+    return {"first step - import torch, s": found["cscct run lucir+cscct digits, first step"] - found["import torch"]}
