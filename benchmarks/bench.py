@@ -130,7 +130,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Speed as ratios, and memory, on random images.")
     parser.add_argument("--tiny", action="store_true", help="only see that it works: small network, few images")
     parser.add_argument("--only", metavar="PART,...", default=",".join(PARTS), help=", ".join(PARTS))
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there; other parts in it are kept")
     parser.add_argument("--threads", type=int, metavar="N", help="of torch; all cores if not given")
     args = parser.parse_args()
     chosen = args.only.split(",")
@@ -143,7 +143,10 @@ def main() -> None:
         print("tiny: the figures mean nothing")
     here = environment(size)
     print(*(f"{name}: {value}" for name, value in here.items()), sep="\n", flush=True)
-    found, began = {}, time.perf_counter()
+    before = json.loads(args.json.read_text()) if args.json and args.json.exists() else {}
+    if before.get("environment", {}).get("tiny") != size.tiny:
+        before = {}
+    found, began = before.get("parts", {}), time.perf_counter()
     for name in chosen:
         print(f"\n{name}", flush=True)
         found[name] = PARTS[name].measure(size, lambda line: print(f"  {line}", flush=True))  # type: ignore[attr-defined]

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from cscct.config import CheckpointSpec, resolve
-from cscct.learn.build import complete, load_dataset
+from cscct.learn.build import _keep_freed_memory, complete, load_dataset
 from cscct.learn.learner import Learner
 from cscct.learn.loop import Work, run_stage
 from cscct.losses import WeightedSum
@@ -124,6 +124,7 @@ def share_in_a_run_of_digits(epochs: int | None) -> float:
 def forms_of_the_teacher(size: Size) -> dict[str, float]:
     """Milliseconds of a forward pass, in turns, and the seconds until the compiled one is ready."""
     torch.set_num_threads(size.threads)
+    _keep_freed_memory()  # as every run does it
     network = build_network("lucir-resnet", size.depth, 3, "cosine", 1, torch.Generator().manual_seed(0))
     network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     network.head.grow(torch.randn(OLD, network.head.features))

@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 
 from cscct.config import resolve
+from cscct.learn.build import _keep_freed_memory
 from cscct.losses import WeightedSum, controlled_transfer, cross_space_clustering
 from cscct.memory import herd, nearest_mean
 from cscct.nets import build_network, for_inference
@@ -80,9 +81,7 @@ def step_of_a_batch(
 ) -> dict[str, float]:
     """Of LUCIR+CSCCT, all but the optimiser: student both ways, teacher, losses."""
     torch.set_num_threads(threads)
-    from cscct.learn.build import _keep_freed_memory  # as every run does it
-
-    _keep_freed_memory()
+    _keep_freed_memory()  # as every run does it
     task, batch = Task(1, 50, 5), random_batch(k, side=side)
     network = build_network(backbone, depth, 3, "cosine", 1, torch.Generator().manual_seed(0))
     network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -148,17 +147,17 @@ def measure(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
         batches, sides, classes, exemplars, images = (16, 32), (32,), (10,), (5,), 2
     found: dict[str, Any] = {"batch": {}, "image side": {}}
     for k in batches:
-        found["batch"][k] = {
+        found["batch"][str(k)] = {
             **alone(losses_of_a_batch, k, size.threads),
             **alone(step_of_a_batch, k, size.threads, depth),
         }
-        say(f"batch {k}: " + told(found["batch"][k]))
+        say(f"batch {k}: " + told(found["batch"][str(k)]))
     for side in sides:
         values = alone(step_of_a_batch, images, size.threads, 18, side, "lucir-resnet18")
-        found["image side"][side] = values
+        found["image side"][str(side)] = values
         say(f"images of {side} pixels: " + told(values))
-    found["classes"] = {count: losses_of_classes(count) for count in classes}
-    found["exemplars"] = {count: ranking_of_exemplars(count) for count in exemplars}
+    found["classes"] = {str(count): losses_of_classes(count) for count in classes}
+    found["exemplars"] = {str(count): ranking_of_exemplars(count) for count in exemplars}
     for name in ("classes", "exemplars"):
         for count, values in found[name].items():
             say(f"{count} {name}: " + told(values))
@@ -176,9 +175,9 @@ def told(values: dict[str, float]) -> str:
 
 
 def ratios(found: dict[str, Any]) -> dict[str, float]:
-    largest = max(found["batch"])
+    half, largest = sorted(found["batch"], key=int)[-2:]
+    time = found["batch"][largest]["CSC+CT, ms"] / found["batch"][half]["CSC+CT, ms"]
     return {
         f"CSC+CT at k={largest}, d={DIMENSIONS}, MB": found["batch"][largest]["CSC+CT, MB"],
-        f"CSC+CT, k={largest} / k={largest // 2}": found["batch"][largest]["CSC+CT, ms"]
-        / found["batch"][largest // 2]["CSC+CT, ms"],
+        f"CSC+CT, k={largest} / k={half}": time,
     }
