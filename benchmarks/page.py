@@ -85,11 +85,13 @@ def growth(name: str) -> Any:
 def large_images(found: dict[str, Any]) -> str:
     part = found["parts"]["large-images"]
     hows = list(next(iter(part["images/s"].values())))
-    body = [
-        [name, *(short(rates[how]) for how in hows), f"{part['waiting'][name]:.1%}"]
-        for name, rates in part["images/s"].items()
-    ]
-    return rows(["photographs", *(f"{how}, images/s" for how in hows), "training waits", "time / ready batches"], body)
+    body = []
+    for name, rates in part["images/s"].items():
+        waits, slower = part["waiting"][name], part["from files / ready"][name]
+        body.append([name, *(short(rates[how]) for how in hows), f"{waits:.1%}", f"{slower:.2f}"])
+    return rows(
+        ["photographs", *(f"{how}, images/s" for how in hows), "training waits", "epoch / with ready batches"], body
+    )
 
 
 def start_up(found: dict[str, Any]) -> str:
