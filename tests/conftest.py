@@ -24,7 +24,7 @@ torch.set_num_threads(1)
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest first: begun last, they would keep one worker busy while the others have nothing left."""
-    items.sort(key=lambda item: "one_cell" not in item.name)
+    items.sort(key=lambda item: "one_cell" not in item.name and "bench_runs" not in item.name)
 
 
 class Silent:
