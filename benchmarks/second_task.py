@@ -130,16 +130,14 @@ def watched(learner: Learner, clock: Clock) -> Iterator[Listener]:
             return class_features(*arguments)
 
     def balanced(*arguments: Any) -> None:
-        """One part of its own: its steps are not the student's of the training."""
-        inner, outer = Clock(), clock.parts
+        """A part of its own: its steps are not the student's of the training."""
         with clock.during("fine-tuning"):
-            clock.parts = inner.parts
+            before = dict(clock.parts)
             finetune(*arguments)
-            clock.switch("fine-tuning")
-            clock.parts = outer
-        for part, seconds in inner.parts.items():
-            kept = part.startswith("floor") or part == "not counted"
-            clock.parts[part if kept else "fine-tuning"] += seconds
+        for part in ("data", "student", "teacher", "losses", "optimiser"):
+            spent = clock.parts[part] - before.get(part, 0.0)
+            clock.parts[part] -= spent
+            clock.parts["fine-tuning"] += spent
 
     replaced = [
         (learner, "prepare", lambda network: clock.timed("teacher", prepare(network))),

@@ -85,6 +85,8 @@ def test_quiet_says_nothing_and_names_a_folder_of_its_own(cscct: Call, tmp_path:
         (["run", "lucir", "digits", "--config", "absent.yaml"], "cannot be read"),
         (["run", "lucir", "digits", "--plugin", "absent.py"], "absent.py is not there"),
         (["run", "lucir", "digits", "--device", "tpu"], "runtime.device"),
+        (["run", "lucir", "digits", "--precision", "8"], "runtime.precision"),
+        (["run", "lucir", "digits", "--compile", "fast"], "runtime.compile"),
         (["run", "lucir", "cifar100", "--data-dir", "empty"], "cscct data fetch cifar100"),
         (["run", "lucir", "imagenet-subset", "--data-dir", "empty"], "imagenet-subset"),
         (["run", "lucir", "digits", "--recipe", "best"], "released and printed"),
@@ -315,6 +317,28 @@ def test_reading_data_is_broken_off_when_a_stop_is_asked_for() -> None:
     with pytest.raises(Interrupted, match="Stopped while checking images"):
         progress("checking images", 2, 3)
     assert heard == [("checking images", 1, 3)]
+
+
+STOPPED_AT_ONCE = """
+import sys
+from contextlib import nullcontext
+from cscct.cli import main, running
+running.stop_on_request = lambda say: nullcontext(lambda: True)
+sys.argv = ["cscct", "run", "lucir", "folder", "--data-dir", "photos"]
+main()
+"""
+
+
+def test_a_run_asked_to_stop_while_it_reads_its_data(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(2):
+            Image.new("RGB", (20, 20)).save(tmp_path / "photos" / name / f"{number}.png")
+    command = [sys.executable, "-c", STOPPED_AT_ONCE]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 130
+    assert "Stopped while checking images, before any training." in done.stderr
+    assert not (tmp_path / "runs").exists()
 
 
 def test_time_left_of_reading_counts_from_where_this_process_began(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,7 @@ class RuntimeSpec(Spec):
     nodes: PositiveInt = 1  # machines
     precision: Literal["32-true", "bf16-mixed"] = "32-true"  # of the networks; losses have at least 32 bits
     workers: PositiveInt = 2  # threads that decode image files
-    eval_batch_size: PositiveInt = 128  # for passes without gradients: more would not fit the cache
+    eval_batch_size: PositiveInt = 128  # for passes without gradients: more only needs more memory
     fold: bool = True  # batch norm folded into convolutions where nothing is trained: the teacher, herding, testing
     compile: Literal["none", "frozen", "all"] = "none"  # by torch.compile: networks that do not train, or all
 

@@ -13,4 +13,4 @@ class RunFailed(Exception):
 
 
 class Interrupted(Exception):
-    """Stopped on request, after a checkpoint: exit 130."""
+    """Stopped on request, after a checkpoint or before training: exit 130."""

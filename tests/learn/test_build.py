@@ -7,7 +7,9 @@ import subprocess
 import sys
 
 import pytest
+from torch import nn
 
+from conftest import learner_for
 from cscct.errors import UserError
 from cscct.learn import build
 
@@ -46,9 +48,24 @@ def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     build._keep_freed_memory()
 
 
+def test_every_learner_on_a_cpu_keeps_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = []
+    monkeypatch.setattr(build, "_keep_freed_memory", lambda: called.append(True))
+    learner_for("lucir")
+    assert called == [True]
+
+
 def test_without_a_compiler_compiling_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
-    build._need_a_compiler("none")  # nobody asked
+    learner_for("lucir")  # nobody asked
     for what in ("frozen", "all"):
         with pytest.raises(UserError, match=r"needs a C\+\+ compiler, and no-such-compiler was not found"):
-            build._need_a_compiler(what)
+            learner_for("lucir", f"runtime.compile={what}")
+
+
+@pytest.mark.parametrize("fold", ["true", "false"])
+def test_folding_is_a_setting(fold: str) -> None:
+    learner = learner_for("lucir", f"runtime.fold={fold}")
+    for prepare in (learner.prepare, learner.reader.prepare):
+        norms = [module for module in prepare(learner.network).modules() if isinstance(module, nn.BatchNorm2d)]
+        assert bool(norms) == (fold == "false")

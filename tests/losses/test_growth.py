@@ -27,14 +27,14 @@ def run(k):
     loss.backward()
     assert student.grad.abs().sum() > 0
 
-def peak():  # not getrusage: that also counts what the process was before it became this program
-    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+def kilobytes(name):  # not getrusage: that also counts what the process was before it became this program
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(name))
 
 torch.set_num_threads(1)
 run(64)  # what torch sets up at first use does not count
-before = peak()
+before = kilobytes("VmRSS")
 run({K})
-print((peak() - before) / 1024)
+print((kilobytes("VmHWM") - before) / 1024)
 """
 
 

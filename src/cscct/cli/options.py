@@ -124,7 +124,7 @@ def until(stop: Callable[[], bool], progress: Progress) -> Progress:
 
     def go_on(what: str, done: int, total: int) -> None:
         if stop():
-            raise Interrupted(f"Stopped while {what}. Nothing was begun: give the same command again.")
+            raise Interrupted(f"Stopped while {what}, before any training. Give the same command again.")
         progress(what, done, total)
 
     return go_on
