@@ -17,14 +17,15 @@ import numpy as np
 import torch
 
 from cscct.config import CheckpointSpec, resolve
-from cscct.learn.build import _keep_freed_memory, complete, load_dataset
+from cscct.learn.build import complete, load_dataset
+from cscct.learn.device import keep_freed_memory
 from cscct.learn.learner import Learner
-from cscct.learn.loop import Work, run_stage
+from cscct.learn.loop import StageInputs, run_stage
 from cscct.losses import WeightedSum
 from cscct.nets import Network, build_network, for_inference
 from cscct.runs.checkpoints import Checkpoints
-from cscct.runs.runner import Unheard, execute
-from cscct.runs.store import RunFolder
+from cscct.runs.folder import RunFolder
+from cscct.runs.runner import NullListener, execute
 from cscct.structs import Batch, Step
 from growth import alone, peak
 from parts import OLD, Listener, Size, after_first_task, random_batch, random_dataset, second_task_dataset
@@ -56,11 +57,11 @@ def share_of_terms(learner: Learner, teacher: Network, batch: Batch, rounds: int
     teacher = learner.prepare(teacher)
     lucir = WeightedSum([term for term in terms if term.name not in ("csc", "ct")], task)
     added = WeightedSum([term for term in terms if term.name in ("csc", "ct")], task)
-    work = Work("train", task, network, teacher, lucir, trained(network), lambda *_: [batch], train_mode=True)
+    work = StageInputs("train", task, network, teacher, lucir, trained(network), lambda *_: [batch], train_mode=True)
     with torch.no_grad():
         step = Step(batch, network(batch.images), teacher(batch.images), task)
     step.student.features.requires_grad_()
-    shares = []
+    shard_sizes = []
     for _ in range(rounds + 1):
         listener, seconds = Listener(), []
         run_stage(work, replace(learner.recipe.train, epochs=1), listener)
@@ -69,8 +70,8 @@ def share_of_terms(learner: Learner, teacher: Network, batch: Batch, rounds: int
             step.student.features.grad = None
             added(step)[0].backward()
             seconds.append(time.perf_counter() - started)
-        shares.append(median(seconds) * listener.rates[0] / len(batch.labels))
-    return median(shares[1:])
+        shard_sizes.append(median(seconds) * listener.rates[0] / len(batch.labels))
+    return median(shard_sizes[1:])
 
 
 def peak_of_a_run(size: Size) -> dict[str, float]:
@@ -115,7 +116,7 @@ def share_in_a_run_of_digits(epochs: int | None) -> float:
     try:
         with TemporaryDirectory(dir=".") as folder:
             started = time.perf_counter()
-            execute(complete(settings, dataset), dataset, RunFolder(Path(folder) / "run"), Unheard(), print)
+            execute(complete(settings, dataset), dataset, RunFolder(Path(folder) / "run"), NullListener(), print)
             return sum(spent) / (time.perf_counter() - started)
     finally:
         Checkpoints.save = real  # type: ignore[method-assign]
@@ -124,7 +125,7 @@ def share_in_a_run_of_digits(epochs: int | None) -> float:
 def forms_of_the_teacher(size: Size) -> dict[str, float]:
     """Milliseconds of a forward pass, in turns, and the seconds until the compiled one is ready."""
     torch.set_num_threads(size.threads)
-    _keep_freed_memory()  # as every run does it
+    keep_freed_memory()  # as every run does it
     network = build_network("lucir-resnet", size.depth, 3, "cosine", 1, torch.Generator().manual_seed(0))
     network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     network.head.grow(torch.randn(OLD, network.head.features))

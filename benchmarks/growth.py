@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 
 from cscct.config import resolve
-from cscct.learn.build import _keep_freed_memory
+from cscct.learn.device import keep_freed_memory
 from cscct.losses import WeightedSum, controlled_transfer, cross_space_clustering
 from cscct.memory import herd, nearest_mean
 from cscct.nets import build_network, for_inference
@@ -81,7 +81,7 @@ def step_of_a_batch(
 ) -> dict[str, float]:
     """Of LUCIR+CSCCT, all but the optimiser: student both ways, teacher, losses."""
     torch.set_num_threads(threads)
-    _keep_freed_memory()  # as every run does it
+    keep_freed_memory()  # as every run does it
     task, batch = Task(1, 50, 5), random_batch(k, side=side)
     network = build_network(backbone, depth, 3, "cosine", 1, torch.Generator().manual_seed(0))
     network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

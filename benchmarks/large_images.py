@@ -20,10 +20,10 @@ from cscct.data import Dataset, FileImages, Split
 from cscct.data.augment import make_view
 from cscct.data.batches import join
 from cscct.data.cache import with_copies
-from cscct.data.sources import unseen
+from cscct.data.registry import no_progress
 from cscct.learn.build import build_learner, build_stream, complete
 from cscct.learn.learner import Learner
-from cscct.recipe import TransformSpec
+from cscct.specs import TransformSpec
 from parts import Clock, Listener, Size
 
 WORKERS = 2
@@ -101,7 +101,7 @@ def measure(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
             count = 4 if size.tiny else 64 if width < 1000 else 16
             paths = photographs(Path(folder) / name, width, height, count)
             dataset = as_dataset(paths, 4)
-            copies = with_copies(dataset, 256 * side // 224, Path(folder) / "copies", WORKERS, unseen)
+            copies = with_copies(dataset, 256 * side // 224, Path(folder) / "copies", WORKERS, no_progress)
             found["images/s"][name] = {
                 "in full": rate(dataset, side, seconds, reduced=False),
                 "reduced where the crop allows": rate(dataset, side, seconds),

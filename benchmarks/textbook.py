@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 
 from cscct.data import ArrayImages, Dataset, Split
 from cscct.nets import Network
-from cscct.recipe import Stage, TransformSpec
+from cscct.specs import Stage, TransformSpec
 from cscct.structs import Output, Task
 
 

@@ -15,8 +15,9 @@ import torch
 from cscct.config import Settings, resolve
 from cscct.learn.build import build_learner, build_stream, complete, load_dataset
 from cscct.learn.learner import Learner
+from cscct.runs.first_tasks import FirstTaskCache
+from cscct.runs.folder import RunFolder
 from cscct.runs.runner import execute
-from cscct.runs.store import FirstTasks, RunFolder
 from cscct.yamltext import parse_override
 
 torch.set_num_threads(1)
@@ -66,7 +67,7 @@ def run_quietly(
     listener = listener or Silent()
     settings = settings_for(method, "digits", "runtime.threads=1", *sets)
     dataset = load_dataset(settings, None, listener.warnings.append)
-    shared = FirstTasks(first_tasks) if first_tasks else None
+    shared = FirstTaskCache(first_tasks) if first_tasks else None
     warn = listener.warnings.append
     return execute(complete(settings, dataset), dataset, RunFolder(folder), listener, warn, shared)
 

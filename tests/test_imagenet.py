@@ -10,11 +10,11 @@ import pytest
 from PIL import Image
 
 from conftest import Silent, settings_for
-from cscct.data.folders import subset_wnids
+from cscct.data.datasets.folders import subset_wnids
 from cscct.learn.build import complete, load_dataset
-from cscct.runs.paper import Request, find, plan_exhibit
+from cscct.paper.cells import Request, find, plan_exhibit
+from cscct.runs.folder import RunFolder
 from cscct.runs.runner import execute
-from cscct.runs.store import RunFolder
 from cscct.yamltext import parse_override
 
 

@@ -9,14 +9,17 @@ import cscct
 
 ROOT = Path(cscct.__file__).parent
 LAYERS = [
-    {"errors", "lazy", "structs", "recipe", "seeding"},
+    {"errors", "lazy", "structs", "specs", "seeding"},
     {"losses", "nets", "data", "memory", "metrics", "yamltext"},
     {"methods"},
     {"config", "plugins"},
     {"learn"},
     {"runs"},
-    {"progress"},
-    {"progress_many", "show"},
+    {"studies"},
+    {"analysis"},
+    {"report"},
+    {"paper"},
+    {"ui"},
     {"cli"},
     {"__main__"},
 ]

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 
 import oracles
 from cscct.memory import Memory, class_mean, herd, nearest_mean
-from cscct.recipe import MemorySpec
+from cscct.specs import MemorySpec
 from oracles import array, tensor, vector
 
 FORMS = ("official", "icarl")

@@ -1,3 +1,3 @@
 """Class-incremental learning with cross-space clustering and controlled transfer."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"

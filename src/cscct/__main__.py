@@ -1,3 +1,3 @@
-from cscct.cli import main
+from .cli import main
 
 main()

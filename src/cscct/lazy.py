@@ -1,4 +1,4 @@
-"""Packages whose names are imported when they are asked for.
+"""Names and modules that are imported when they are asked for.
 
 Importing torch takes longer than planning a hundred runs, so what only reads settings must not need it.
 """
@@ -8,10 +8,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 
-def exports(package: str, home: Mapping[str, str]) -> Callable[[str], Any]:
+def lazy_exports(package: str, home: Mapping[str, str]) -> Callable[[str], Any]:
     """A module's `__getattr__`. home: for each public name the submodule that defines it."""
 
     def find(name: str) -> Any:
@@ -22,3 +23,19 @@ def exports(package: str, home: Mapping[str, str]) -> Callable[[str], Any]:
         return value
 
     return find
+
+
+class _LazyModule(ModuleType):
+    """Stands for a module and imports it when one of its names is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # questions of debuggers and copiers, not of the code
+            raise AttributeError(name)
+        value = getattr(import_module(self.__name__), name)
+        setattr(self, name, value)  # asked for once
+        return value
+
+
+def lazy_module(name: str) -> Any:
+    """`torch = lazy_module("torch")`: as `import torch`, but imported at first use."""
+    return _LazyModule(name)

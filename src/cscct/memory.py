@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .recipe import MemorySpec
+from .specs import MemorySpec
 
 HerdingForm = Literal["official", "icarl"]
 MAX_PICKS = 1000

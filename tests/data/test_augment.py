@@ -13,7 +13,7 @@ from cscct.data import augment
 from cscct.data.augment import FileView, View, make_view, random_resized_box
 from cscct.data.base import ArrayImages, FileImages
 from cscct.errors import UserError
-from cscct.recipe import TransformSpec
+from cscct.specs import TransformSpec
 
 BILINEAR = Image.Resampling.BILINEAR
 MEAN, STD = (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)

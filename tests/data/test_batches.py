@@ -9,8 +9,8 @@ from torch import Tensor
 
 from cscct.data.augment import make_view
 from cscct.data.base import ArrayImages
-from cscct.data.batches import Pool, ahead, join, plain_batches, training_batches
-from cscct.recipe import TransformSpec
+from cscct.data.batches import Pool, join, plain_batches, prefetch, training_batches
+from cscct.specs import TransformSpec
 from cscct.structs import Batch
 
 CPU = torch.device("cpu")
@@ -122,7 +122,7 @@ def test_ahead_keeps_the_order(count: int, depth: int) -> None:
         time.sleep(0.002 * (step % 2))
         return step * step
 
-    assert list(ahead(make, count, depth)) == [step * step for step in range(count)]
+    assert list(prefetch(make, count, depth)) == [step * step for step in range(count)]
 
 
 def wait_until(condition: Callable[[], bool]) -> bool:
@@ -138,7 +138,7 @@ def started_since(before: set[threading.Thread]) -> set[threading.Thread]:
 
 def test_ahead_prepares_a_few_in_the_background_and_no_more() -> None:
     made: list[int] = []
-    items = ahead(lambda step: made.append(step) or threading.get_ident(), 20, depth=2)  # type: ignore[func-returns-value]
+    items = prefetch(lambda step: made.append(step) or threading.get_ident(), 20, depth=2)  # type: ignore[func-returns-value]
     assert made == []  # nothing before the first is asked for
     assert next(items) != threading.get_ident()
     assert wait_until(lambda: len(made) == 3)
@@ -157,7 +157,7 @@ def test_ahead_passes_on_what_goes_wrong_in_its_place() -> None:
             raise KeyError("the fourth")
         return step
 
-    items = ahead(make, 10)
+    items = prefetch(make, 10)
     assert [next(items) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(KeyError, match="the fourth"):
         next(items)
@@ -174,7 +174,7 @@ def test_ahead_stops_with_its_consumer(way: str) -> None:
         return step
 
     def consume() -> None:
-        items = ahead(make, 1000)
+        items = prefetch(make, 1000)
         for one in items:
             if one == 1:
                 if way == "raise":
@@ -206,7 +206,7 @@ def test_ahead_drops_what_has_not_begun() -> None:
             go_on.wait(5)
         return step
 
-    items = ahead(make, 1000)
+    items = prefetch(make, 1000)
     next(items)  # 1 is being made, 2 waits
     assert wait_until(lambda: made == [0, 1])
     threading.Timer(0.05, go_on.set).start()
@@ -216,7 +216,7 @@ def test_ahead_drops_what_has_not_begun() -> None:
 
 def test_ahead_by_nothing_starts_no_thread() -> None:
     made: list[int] = []
-    items = ahead(lambda step: made.append(step) or threading.get_ident(), 20, depth=0)  # type: ignore[func-returns-value]
+    items = prefetch(lambda step: made.append(step) or threading.get_ident(), 20, depth=0)  # type: ignore[func-returns-value]
     assert [next(items), next(items)] == [threading.get_ident()] * 2
     assert made == [0, 1]
 

@@ -16,9 +16,9 @@ from PIL import Image
 from cscct.data import Dataset, FileImages, Split, cache
 from cscct.data.augment import make_view
 from cscct.data.cache import with_copies
-from cscct.data.sources import unseen
+from cscct.data.registry import no_progress
 from cscct.errors import UserError
-from cscct.recipe import TransformSpec
+from cscct.specs import TransformSpec
 
 SIDE = 20
 
@@ -44,7 +44,7 @@ def dataset(tmp_path: Path) -> Dataset:
 
 
 def copied(dataset: Dataset, folder: Path, side: int = SIDE) -> Dataset:
-    return with_copies(dataset, side, folder, 2, unseen)
+    return with_copies(dataset, side, folder, 2, no_progress)
 
 
 def images(dataset: Dataset) -> list[np.ndarray]:

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cscct.data import cifar, sources
+from cscct.data import registry as sources
+from cscct.data.datasets import cifar
 from cscct.data.fetch import CIFAR_MD5, CIFAR_URL, check, fetch
 from cscct.errors import UserError
 

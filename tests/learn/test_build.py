@@ -15,10 +15,10 @@ from cscct.learn import build
 
 FAULTS = """
 import resource, sys, torch
-from cscct.learn.build import _keep_freed_memory
+from cscct.learn.build import keep_freed_memory
 torch.set_num_threads(1)
 if sys.argv[1] == "kept":
-    _keep_freed_memory()
+    keep_freed_memory()
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(2):
@@ -45,12 +45,12 @@ def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> Non
         pass
 
     monkeypatch.setattr(build.ctypes, "CDLL", lambda _: Other())
-    build._keep_freed_memory()
+    build.keep_freed_memory()
 
 
 def test_every_learner_on_a_cpu_keeps_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     called = []
-    monkeypatch.setattr(build, "_keep_freed_memory", lambda: called.append(True))
+    monkeypatch.setattr(build, "keep_freed_memory", lambda: called.append(True))
     learner_for("lucir")
     assert called == [True]
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from conftest import Silent, learner_for
 from cscct.learn import learner as learner_module
 from cscct.learn.learner import Learner
-from cscct.recipe import Finetune
+from cscct.specs import Finetune
 
 SMALL = ("train.epochs=2", "data.train_per_class=30")
 

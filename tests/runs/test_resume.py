@@ -22,8 +22,8 @@ from cscct.errors import Interrupted, RunFailed, UserError
 from cscct.learn.build import complete, load_dataset
 from cscct.runs import files
 from cscct.runs.checkpoints import Checkpoints
+from cscct.runs.folder import RunFolder
 from cscct.runs.runner import execute
-from cscct.runs.store import RunFolder
 
 BASES = ("icarl", "lucir", "podnet")
 SMALL = ("train.epochs=2", "data.train_per_class=24", "data.classes=6", "protocol.base=2", "runtime.threads=1")

@@ -19,7 +19,7 @@ data_app = typer.Typer(
 def list_(plugin: Plugin = [], as_json: Json = False) -> None:  # noqa: B006
     """Methods, losses, datasets, backbones and class orders."""
     load_plugins(plugin)
-    from ..data.sources import DATASETS
+    from ..data.registry import DATASETS
     from ..losses import TERMS
     from ..methods import EXTRAS, METHODS
     from ..nets import BACKBONES, HEADS
@@ -55,7 +55,7 @@ def list_(plugin: Plugin = [], as_json: Json = False) -> None:  # noqa: B006
 @data_app.command("list")
 def data_list(as_json: Json = False) -> None:
     """The datasets there are."""
-    from ..data.sources import DATASETS, default_data_dir
+    from ..data.registry import DATASETS, default_data_dir
 
     if as_json:
         print(
@@ -91,7 +91,7 @@ def data_check(
 ) -> None:
     """Read a dataset whole and say what is in it."""
     from ..data.fetch import check
-    from ..data.sources import LoadRequest
+    from ..data.registry import LoadRequest
 
     with open_display(quiet=False, as_json=as_json) as display:
         request = LoadRequest(data_dir, skip_bad_images, 0.2, seed=1, warn=display.warn, progress=display.reading)

@@ -15,8 +15,8 @@ import typer
 from ..errors import Interrupted, UserError
 
 if TYPE_CHECKING:
-    from ..data.sources import Progress
-    from ..progress import Display, Mode
+    from ..data.registry import Progress
+    from ..ui.progress import Display, Mode
 
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="The dataset's folder or its parent [$CSCCT_DATA].")]
 Out = Annotated[Path | None, typer.Option("--out", help="The folder for the results.")]
@@ -27,7 +27,7 @@ StepSize = Annotated[int | None, typer.Option("-C", "--step", help="Classes of e
 RecipeName = Annotated[str | None, typer.Option("--recipe", help="released (default) or printed.")]
 Device = Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda or mps.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads of a run.")]
-Devices = Annotated[int | None, typer.Option("--devices", min=1, help="Processes that share each batch [1].")]
+Devices = Annotated[int | None, typer.Option("--devices", min=1, help="ProcessExecutor that share each batch [1].")]
 Nodes = Annotated[int | None, typer.Option("--nodes", min=1, help="Machines with so many processes each [1].")]
 PrecisionName = Annotated[str | None, typer.Option("--precision", help="32-true (default) or bf16-mixed.")]
 CompileName = Annotated[
@@ -63,8 +63,8 @@ def flag_layers(
         ("runtime", "threads", threads),
         ("runtime", "devices", devices),
         ("runtime", "nodes", nodes),
-        ("runtime", "precision", precision),
-        ("runtime", "compile", compile_),
+        ("numerics", "precision", precision),
+        ("numerics", "compile", compile_),
     )
     layers: list[dict[str, Any]] = [{section: {key: value}} for section, key, value in named if value is not None]
     if skip_bad:
@@ -84,17 +84,17 @@ def parse_seeds(text: str) -> list[int]:
 
 def mode(quiet: bool, as_json: bool) -> Mode:
     """How to show progress."""
-    return "quiet" if quiet or as_json or follows() else "live" if sys.stderr.isatty() else "plain"
+    return "quiet" if quiet or as_json or is_follower() else "live" if sys.stderr.isatty() else "plain"
 
 
-def follows() -> bool:
+def is_follower() -> bool:
     """Whether this process was started to compute along with another, which does the talking."""
     rank = os.environ.get("RANK") or max(os.environ.get("LOCAL_RANK", "0"), os.environ.get("NODE_RANK", "0"))
     return rank != "0"
 
 
 def open_display(quiet: bool, as_json: bool, runs: int = 1) -> Display:
-    from ..progress import Display
+    from ..ui.progress import Display
 
     return Display(mode(quiet, as_json), runs)
 
@@ -119,7 +119,7 @@ def stop_on_request(say: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
 
-def until(stop: Callable[[], bool], progress: Progress) -> Progress:
+def interruptible(stop: Callable[[], bool], progress: Progress) -> Progress:
     """Progress of reading data, which is broken off when a stop is asked for."""
 
     def go_on(what: str, done: int, total: int) -> None:
@@ -130,7 +130,7 @@ def until(stop: Callable[[], bool], progress: Progress) -> Progress:
     return go_on
 
 
-def free_name(parent: Path, name: str) -> Path:
+def unused_path(parent: Path, name: str) -> Path:
     candidate, number = parent / name, 1
     while candidate.exists():
         number += 1
@@ -142,7 +142,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def child_words(data_dir: Path | None, plugins: list[Path]) -> list[str]:
+def child_arguments(data_dir: Path | None, plugins: list[Path]) -> list[str]:
     """What a `cscct run` in another process has to be told."""
     words = ["--data-dir", str(data_dir)] if data_dir else []
     return [*words, *(word for plugin in plugins for word in ("--plugin", str(plugin)))]

@@ -28,21 +28,22 @@ from .options import (
     SkipBad,
     StepSize,
     Threads,
-    child_words,
+    child_arguments,
     cores,
     flag_layers,
-    follows,
-    free_name,
+    interruptible,
+    is_follower,
     mode,
     open_display,
     parse_seeds,
     stop_on_request,
-    until,
+    unused_path,
 )
 
 if TYPE_CHECKING:
     from ..config import Settings
-    from ..runs.store import FirstTasks, RunFolder
+    from ..runs.first_tasks import FirstTaskCache
+    from ..runs.folder import RunFolder
 
 
 def run(
@@ -72,11 +73,12 @@ def run(
     flags = flag_layers(base, step, device, threads, skip_bad_images, seed, devices, nodes, precision, compile_)
     load_plugins(plugin)
     settings = _settings(method, dataset, recipe, config, sets, flags)
-    from ..runs.store import FirstTasks, RunFolder
+    from ..runs.first_tasks import FirstTaskCache
+    from ..runs.folder import RunFolder
 
-    folder = RunFolder(out or free_name(Path("runs"), f"{settings.method}-{settings.dataset}-seed{settings.seed}"))
+    folder = RunFolder(out or unused_path(Path("runs"), f"{settings.method}-{settings.dataset}-seed{settings.seed}"))
     folder.check_usable()  # before the data is read
-    _carry_out(settings, folder, data_dir, FirstTasks(first_tasks) if first_tasks else None, quiet, as_json)
+    _carry_out(settings, folder, data_dir, FirstTaskCache(first_tasks) if first_tasks else None, quiet, as_json)
 
 
 def resume(
@@ -90,7 +92,7 @@ def resume(
 ) -> None:
     """Go on with a run after a crash, a kill or Ctrl-C, as if nothing had happened."""
     load_plugins(plugin)
-    from ..runs.store import RunFolder
+    from ..runs.folder import RunFolder
 
     folder = RunFolder(run_dir)
     settings = folder.settings()
@@ -139,14 +141,16 @@ def compare(
         for method, own in zip(methods, layers, strict=True)
         for seed in chosen
     ]
-    from ..progress_many import RunsTable
-    from ..runs.many import Datasets, Job, Processes, raise_failures, run_elsewhere, run_here
-    from ..runs.store import FirstTasks, RunFolder
+    from ..runs.first_tasks import FirstTaskCache
+    from ..runs.folder import RunFolder
+    from ..studies.processes import ProcessExecutor
+    from ..studies.scheduler import DatasetCache, Job, raise_failures, run_in_process, run_study
+    from ..ui.runs_table import RunsTable
 
-    folder = out or free_name(Path("runs"), f"compare-{dataset}")
-    shared = FirstTasks(folder / "first-tasks")
+    folder = out or unused_path(Path("runs"), f"compare-{dataset}")
+    shared = FirstTaskCache(folder / "first-tasks")
 
-    def jobs_of(datasets: Datasets) -> list[Job]:
+    def jobs_of(datasets: DatasetCache) -> list[Job]:
         plan = [datasets.job(one, RunFolder(folder / f"{one.method}-seed{one.seed}")) for one in wanted]
         for job in plan:
             job.folder.state(job.settings)  # a folder with another run is refused before any work
@@ -154,15 +158,15 @@ def compare(
 
     if jobs == 1 and all(one.runtime.devices * one.runtime.nodes == 1 for one in wanted):
         with open_display(quiet, as_json, len(wanted)) as display, stop_on_request(display.say) as stop:
-            datasets = Datasets(data_dir, display.warn, until(stop, display.reading))
+            datasets = DatasetCache(data_dir, display.warn, interruptible(stop, display.reading))
             plan = jobs_of(datasets)
-            results = run_here(plan, datasets, shared, display, stop)
+            results = run_in_process(plan, datasets, shared, display, stop)
     else:
         with RunsTable(mode(quiet, as_json)) as table, stop_on_request(table.say) as stop:
-            plan = jobs_of(Datasets(data_dir, table.warn))
-            place = Processes(jobs, shared, child_words(data_dir, plugin))
-            ledger = run_elsewhere(plan, place, shared, table.follow(plan), stop)
-        raise_failures(ledger.failures(), len(plan))
+            plan = jobs_of(DatasetCache(data_dir, table.warn))
+            place = ProcessExecutor(jobs, shared, child_arguments(data_dir, plugin))
+            status = run_study(plan, place, shared, table.follow(plan), stop)
+        raise_failures(status.failures(), len(plan))
         results = [job.folder.result() for job in plan]
     by_method: dict[str, list[Any]] = {}
     for job, result in zip(plan, results, strict=True):
@@ -174,29 +178,29 @@ def _carry_out(
     settings: Settings,
     folder: RunFolder,
     data_dir: Path | None,
-    shared: FirstTasks | None,
+    shared: FirstTaskCache | None,
     quiet: bool,
     as_json: bool,
     *,
     same_runtime: bool = True,
 ) -> None:
-    from ..runs.many import Datasets
     from ..runs.runner import execute
+    from ..studies.scheduler import DatasetCache
 
     with open_display(quiet, as_json) as display, stop_on_request(display.say) as stop:
-        datasets = Datasets(data_dir, display.warn, until(stop, display.reading))
+        datasets = DatasetCache(data_dir, display.warn, interruptible(stop, display.reading))
         settings = datasets.complete(settings)
         if folder.state(settings, same_runtime=same_runtime) == "finished":
             display.say(f"This run is finished already: {folder.path}")
             result = folder.result()
         else:
             result = execute(settings, datasets.of(settings), folder, display, display.warn, shared, stop)
-    if follows():
+    if is_follower():
         return
     if as_json:
         print(json.dumps(result, indent=1))
     elif not quiet:
-        from ..show import print_result
+        from ..ui.tables import print_result
 
         print_result(result, folder.path)
 
@@ -224,8 +228,8 @@ def _report_comparison(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    from ..runs import compare as maths
-    from ..runs.figures import accuracy_curves
+    from ..analysis import statistics as maths
+    from ..report.curves import accuracy_curves
     from ..runs.files import write_text
 
     rows = maths.compare(results)
@@ -238,7 +242,7 @@ def _report_comparison(
     if as_json:
         print(json.dumps(answer, indent=1))
     elif not quiet:
-        from ..show import print_comparison
+        from ..ui.tables import print_comparison
 
         print_comparison(rows, f"{settings.dataset}, {protocol}, {count}: mean ± standard deviation, in percent")
         print(f"Results: {folder} (compare.json, compare.csv, curves.png, a folder for each run)")

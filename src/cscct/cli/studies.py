@@ -22,7 +22,7 @@ from .options import (
     Quiet,
     Sets,
     Threads,
-    child_words,
+    child_arguments,
     cores,
     flag_layers,
     mode,
@@ -32,7 +32,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..runs.plan import Planned
+    from ..studies.plan import PlannedRun
 
 Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Runs at a time, each in its own process.")]
 UseRay = Annotated[bool, typer.Option("--ray", help="On a Ray cluster, or an embedded one (needs cscct[ray]).")]
@@ -42,7 +42,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be 
 
 
 @dataclass(frozen=True)
-class Means:
+class ExecutionOptions:
     """Where and how the runs of a plan are carried out."""
 
     data_dir: Path | None
@@ -52,7 +52,7 @@ class Means:
     ray_address: str | None
     retries: int
 
-    def processes(self, plan: Sequence[Planned]) -> int:
+    def processes(self, plan: Sequence[PlannedRun]) -> int:
         """As many runs at a time as there are cores for their threads, unless it is said."""
         threads = max((one.settings.runtime.threads or cores() for one in plan), default=1)
         return self.jobs or max(1, cores() // threads)
@@ -79,20 +79,20 @@ def sweep(
     The same command goes on where it was stopped.
     """
     load_plugins(plugin)
-    from ..runs.study import parse_study, plan_study
+    from ..studies.grid import parse_study, plan_study
     from ..yamltext import parse_override, read_config
 
     wanted = parse_study(read_config(study), str(study))
     folder = out or Path("runs") / study.stem
     overrides = [*map(parse_override, sets), *flag_layers(device=device, threads=threads)]
-    means = Means(data_dir, plugin, jobs, ray or ray_address is not None, ray_address, retries)
-    plan = settle(plan_study(wanted, folder, overrides), means)
+    means = ExecutionOptions(data_dir, plugin, jobs, ray or ray_address is not None, ray_address, retries)
+    plan = complete_plan(plan_study(wanted, folder, overrides), means)
     if dry_run:
         tell_plan(plan, means, f"The study {study}", as_json)
         return
     failures = carry_out(plan, folder, means, quiet, as_json)
+    from ..analysis.tables import flat_csv, rows_json, rows_of
     from ..runs.files import write_text
-    from ..runs.tables import flat_csv, rows_json, rows_of
 
     rows = rows_of(plan)
     entries = rows_json(rows)
@@ -101,7 +101,7 @@ def sweep(
     if as_json:
         print(json.dumps(entries, indent=1))
     elif not quiet:
-        from ..show import print_sweep
+        from ..ui.tables import print_sweep
 
         print_sweep(rows, f"{wanted.dataset}: mean ± standard deviation over seeds, in percent")
         print(f"Results: {folder} (sweep.json, sweep.csv, a folder for each run); pictures: cscct report {folder}")
@@ -131,31 +131,31 @@ def reproduce(
 
     Results of one scale and recipe share a folder, and runs that several of them show are made once.
     """
-    from ..runs.paper import Request, find, plan_exhibit
-    from ..runs.scales import in_words
+    from ..paper.cells import Request, find, plan_exhibit
+    from ..paper.scales import in_words
     from ..yamltext import parse_override
 
     request = Request(scale, recipe, order, tuple(parse_seeds(seeds)))
     exhibit = find(name)
     folder = out or Path("runs") / f"paper-{scale}-{recipe}"
     overrides = [*map(parse_override, sets), *flag_layers(device=device, threads=threads)]
-    means = Means(data_dir, [], jobs, ray or ray_address is not None, ray_address, retries)
+    means = ExecutionOptions(data_dir, [], jobs, ray or ray_address is not None, ray_address, retries)
     cells = plan_exhibit(exhibit, request, folder, overrides)
-    plan = settle([planned for _, planned in cells], means)
+    plan = complete_plan([planned for _, planned in cells], means)
     cells = [(cell, planned) for (cell, _), planned in zip(cells, plan, strict=True)]
     if dry_run:
         tell_plan(plan, means, f"{exhibit.title}\nscale {scale} ({in_words(scale)}); recipe {recipe}", as_json)
         return
     failures = carry_out(plan, folder, means, quiet, as_json)
-    from ..runs.exhibits import write_exhibit
+    from ..paper.exhibits import write_exhibit
 
     answer, files = write_exhibit(exhibit, request, cells, folder / name)
     if as_json:
         print(json.dumps(answer, indent=1))
     elif not quiet:
-        from ..show import print_beside
+        from ..ui.tables import print_published
 
-        print_beside(exhibit, request, cells)
+        print_published(exhibit, request, cells)
         print(f"Results: {folder / name} ({', '.join(files)})")
     _complain(failures, len(plan))
 
@@ -169,7 +169,7 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """One HTML page with every figure, from what the runs have stored; PNG, SVG and CSV beside it."""
-    from ..runs.report import find_runs, write_report
+    from ..report import find_runs, write_report
 
     folders = find_runs(runs)
     folder = out or (runs[0] / "report" if len(runs) == 1 else Path("report"))
@@ -178,59 +178,60 @@ def report(
         print(f"Report: {page}")
 
 
-def settle(plan: list[Planned], means: Means) -> list[Planned]:
+def complete_plan(plan: list[PlannedRun], means: ExecutionOptions) -> list[PlannedRun]:
     """Threads for those that leave it open; B and C; and runs that have begun stay as they began."""
-    from ..data.sources import DATASETS
-    from ..runs.plan import settled
+    from ..data.registry import DATASETS
+    from ..studies.plan import completed
 
     share = max(1, cores() // means.jobs) if means.jobs else cores()
     counts: dict[str, int] = {}
     for one in plan:
         known = DATASETS[one.settings.dataset].num_classes
         if known is None and one.settings.dataset not in counts:  # only the files can tell
-            from ..runs.many import Datasets
+            from ..studies.scheduler import DatasetCache
 
-            counts[one.settings.dataset] = len(Datasets(means.data_dir, warn).of(one.settings).class_names)
+            counts[one.settings.dataset] = len(DatasetCache(means.data_dir, warn).of(one.settings).class_names)
         counts.setdefault(one.settings.dataset, known or 0)
-    return [settled(one, counts[one.settings.dataset], share) for one in plan]
+    return [completed(one, counts[one.settings.dataset], share) for one in plan]
 
 
-def tell_plan(plan: list[Planned], means: Means, title: str, as_json: bool) -> None:
-    from ..runs.plan import as_json as plan_json
-    from ..runs.plan import outlook
+def tell_plan(plan: list[PlannedRun], means: ExecutionOptions, title: str, as_json: bool) -> None:
+    from ..studies.plan import as_json as plan_json
+    from ..studies.plan import summarize_plan
 
-    found = outlook(plan, means.processes(plan))
+    found = summarize_plan(plan, means.processes(plan))
     if as_json:
         print(json.dumps(plan_json(found), indent=1))
         return
-    from ..show import print_plan
+    from ..ui.tables import print_plan
 
     print_plan(found, title)
 
 
-def carry_out(plan: list[Planned], folder: Path, means: Means, quiet: bool, as_json: bool) -> list[str]:
+def carry_out(plan: list[PlannedRun], folder: Path, means: ExecutionOptions, quiet: bool, as_json: bool) -> list[str]:
     """All runs that are not finished; the failures, a sentence each."""
-    from ..progress_many import RunsTable
-    from ..runs.many import Datasets, Processes, run_elsewhere
-    from ..runs.store import FirstTasks
+    from ..runs.first_tasks import FirstTaskCache
+    from ..studies.processes import ProcessExecutor
+    from ..studies.scheduler import DatasetCache, run_study
+    from ..ui.runs_table import RunsTable
 
-    first_tasks = FirstTasks(folder / "first-tasks")
+    first_tasks = FirstTaskCache(folder / "first-tasks")
     with RunsTable(mode(quiet, as_json)) as table, stop_on_request(table.say) as stop:
         open_ = [one for one in plan if one.taken_up()[0] != "finished"]
         if not open_:
             table.say("All runs are finished already.")
             return []
-        datasets = Datasets(means.data_dir, table.warn)
+        datasets = DatasetCache(means.data_dir, table.warn)
         jobs = [datasets.job(one.settings, one.folder) for one in {one.name: one for one in open_}.values()]
-        place: Any = Processes(means.processes(plan), first_tasks, child_words(means.data_dir, means.plugins))
+        place: Any = ProcessExecutor(means.processes(plan), first_tasks, child_arguments(means.data_dir, means.plugins))
         context: Any = nullcontext()
         if means.ray:
-            from ..runs.cluster import Cluster
+            from ..studies.ray import RayExecutor
 
-            context = place = Cluster(means.ray_address, first_tasks, means.data_dir, means.plugins, means.jobs)
+            context = place = RayExecutor(means.ray_address, first_tasks, means.data_dir, means.plugins, means.jobs)
         with context:
-            ledger = run_elsewhere(jobs, place, first_tasks, table.follow(jobs), stop, means.retries)
-    return ledger.failures()
+            status = run_study(jobs, place, first_tasks, table.follow(jobs), stop, means.retries)
+    return status.failures()
 
 
 def _complain(failures: list[str], total: int) -> None:

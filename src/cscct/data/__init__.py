@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy import exports
+from ..lazy import lazy_exports
 
 if TYPE_CHECKING:
     from .base import ArrayImages, Dataset, FileImages, Split
@@ -22,7 +22,7 @@ __all__ = [
     "split_tasks",
 ]
 
-__getattr__ = exports(
+__getattr__ = lazy_exports(
     __name__,
     {
         "ArrayImages": "base",

@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Generator, Tensor
 
-from ..recipe import TransformSpec
+from ..specs import TransformSpec
 from .base import ArrayImages, FileImages
-from .folders import read_reduced
+from .datasets.folders import read_reduced
 
-Variant = Literal["none", "hflip", "bgr"]
+NMEAugmentation = Literal["none", "hflip", "bgr"]
 ALL = slice(None)
 
 
@@ -30,7 +30,7 @@ class View(Protocol):
         """Augmented. part: only these of them; what one gets does not depend on it."""
         ...
 
-    def plain(self, indices: Tensor, variant: Variant = "none") -> Tensor: ...
+    def plain(self, indices: Tensor, variant: NMEAugmentation = "none") -> Tensor: ...
 
 
 def make_view(images: ArrayImages | FileImages, spec: TransformSpec, workers: int = 2) -> View:
@@ -63,7 +63,7 @@ class _Finish:
         values = pixels.to(torch.float32, memory_format=torch.channels_last)
         return values.mul_(self.factor).add_(self.shift)
 
-    def vary(self, pixels: Tensor, variant: Variant) -> Tensor:
+    def vary(self, pixels: Tensor, variant: NMEAugmentation) -> Tensor:
         if variant == "hflip":
             pixels = pixels.flip(3)
         elif variant == "bgr":  # the channels reversed: what LUCIR's and CSCCT's code does where a flip was meant
@@ -88,7 +88,7 @@ class ArrayView:
             pixels = windows[torch.arange(len(pixels)), :, top, left]
         return self.finish.augment(pixels, generator, k, part)
 
-    def plain(self, indices: Tensor, variant: Variant = "none") -> Tensor:
+    def plain(self, indices: Tensor, variant: NMEAugmentation = "none") -> Tensor:
         return self.finish.vary(self.pixels[indices], variant)
 
 
@@ -112,7 +112,7 @@ class FileView:
         pixels = torch.from_numpy(np.stack(list(crops))).permute(0, 3, 1, 2)
         return self.finish.augment(pixels, generator, len(indices), part)
 
-    def plain(self, indices: Tensor, variant: Variant = "none") -> Tensor:
+    def plain(self, indices: Tensor, variant: NMEAugmentation = "none") -> Tensor:
         crops = self.pool.map(self._centre_crop, indices.tolist())
         return self.finish.vary(torch.from_numpy(np.stack(list(crops))).permute(0, 3, 1, 2), variant)
 

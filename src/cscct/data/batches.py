@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..seeding import generator
 from ..structs import Batch
-from .augment import Variant, View
+from .augment import NMEAugmentation, View
 
 T = TypeVar("T")
 
@@ -69,18 +69,18 @@ def training_batches(
         return Batch(images.to(device), pool.labels[mine].to(device), pool.is_new[mine].to(device))
 
     steps = -(-len(pool) // batch_size)
-    yield from ahead(lambda step: make(start + step), steps - start, view.prefetch)
+    yield from prefetch(lambda step: make(start + step), steps - start, view.prefetch)
 
 
 def plain_batches(
-    view: View, indices: Tensor, batch_size: int, device: torch.device, variant: Variant = "none"
+    view: View, indices: Tensor, batch_size: int, device: torch.device, variant: NMEAugmentation = "none"
 ) -> Iterator[Tensor]:
     """Test-transformed images in order."""
     chunks = indices.split(batch_size) if len(indices) else ()
-    yield from ahead(lambda step: view.plain(chunks[step], variant).to(device), len(chunks), view.prefetch)
+    yield from prefetch(lambda step: view.plain(chunks[step], variant).to(device), len(chunks), view.prefetch)
 
 
-def ahead(make: Callable[[int], T], count: int, depth: int = 2) -> Iterator[T]:
+def prefetch(make: Callable[[int], T], count: int, depth: int = 2) -> Iterator[T]:
     """make(0), make(1), ... with up to `depth` of them prepared in the background; with 0, each when it is due."""
     if depth == 0:
         yield from map(make, range(count))

@@ -19,10 +19,10 @@ import numpy as np
 from filelock import FileLock
 from PIL import Image
 
-from cscct.data.base import Dataset, FileImages, Split
-from cscct.data.folders import read_reduced
-from cscct.data.sources import Progress
-from cscct.errors import UserError
+from ..errors import UserError
+from .base import Dataset, FileImages, Split
+from .datasets.folders import read_reduced
+from .registry import Progress
 
 FORMAT = "1"  # of the files; another one makes other copies
 _Count = Callable[[int, int], None]  # done, of so many

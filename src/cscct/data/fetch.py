@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from cscct.data import sources
-from cscct.errors import UserError
+from ..errors import UserError
+from . import registry as sources
 
 CIFAR_URL = "https://www.cs.toronto.edu/~kriz"
 CIFAR_MD5 = "eb9058c3a382ffc7106e4002c42a8d85"
@@ -37,7 +37,7 @@ def fetch(
         raise UserError(f"Dataset {name!r} cannot be fetched: {why}.")
     if name != "cifar100":
         raise UserError(f"Dataset {name!r} says it can be fetched, but this program knows only cifar100.")
-    from cscct.data import cifar
+    from .datasets import cifar
 
     folder = sources.locate(data_dir)[0]
     target = folder / cifar.ARCHIVE
@@ -88,7 +88,7 @@ def check(name: str, request: sources.LoadRequest) -> dict[str, Any]:
     """Load a dataset and sum it up. Warnings go into the summary instead of to `request.warn`."""
     import numpy as np
 
-    from cscct.data.base import ArrayImages
+    from .base import ArrayImages
 
     warnings: list[str] = []
     dataset = sources.load(name, replace(request, warn=warnings.append))

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..recipe import TransformSpec
+from ..specs import TransformSpec
 from ..structs import Task
 from .augment import View, make_view
 from .base import Dataset, Split

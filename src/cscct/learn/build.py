@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
-import shutil
-import sys
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import torch
 
-from ..config import Device, Settings
+from ..config import Settings
 from ..data import Dataset, Stream, make_stream, split_tasks
-from ..data.sources import LoadRequest, Progress, load, unseen
+from ..data.registry import LoadRequest, Progress, load, no_progress
 from ..errors import UserError
 from ..memory import Memory
 from ..nets import build_network
 from ..seeding import generator
-from .learner import Learner, Recipe
+from .device import choose_device, choose_threads, keep_freed_memory, require_compiler
+from .distributed import SINGLE_PROCESS, ProcessGroup
+from .learner import Learner, LearnerConfig
 from .protocol import class_sequence, with_protocol
-from .team import ALONE, Team
 
 Warn = Callable[[str], None]
 
 
-def load_dataset(settings: Settings, data_dir: Path | None, warn: Warn, progress: Progress = unseen) -> Dataset:
+def load_dataset(settings: Settings, data_dir: Path | None, warn: Warn, progress: Progress = no_progress) -> Dataset:
     request = LoadRequest(
         data_dir=data_dir,
         skip_bad_images=settings.data.skip_bad_images,
@@ -57,8 +52,8 @@ def complete(settings: Settings, dataset: Dataset) -> Settings:
         update={
             "runtime": replace(
                 settings.runtime,
-                device=_device(settings.runtime.device),
-                threads=_threads(settings.runtime.threads),
+                device=choose_device(settings.runtime.device),
+                threads=choose_threads(settings.runtime.threads),
             ),
         }
     )
@@ -101,12 +96,14 @@ def build_stream(settings: Settings, dataset: Dataset, warn: Warn) -> Stream:
     return stream
 
 
-def build_learner(settings: Settings, dataset: Dataset, stream: Stream, team: Team = ALONE) -> Learner:
-    device = torch.device(_device(settings.runtime.device))
-    torch.set_num_threads(_threads(settings.runtime.threads))
+def build_learner(
+    settings: Settings, dataset: Dataset, stream: Stream, group: ProcessGroup = SINGLE_PROCESS
+) -> Learner:
+    device = torch.device(choose_device(settings.runtime.device))
+    torch.set_num_threads(choose_threads(settings.runtime.threads))
     if device.type == "cpu":
-        _keep_freed_memory()
-        _need_a_compiler(settings.runtime.compile)
+        keep_freed_memory()
+        require_compiler(settings.numerics.compile)
     spec = settings.network
     network = build_network(
         spec.backbone,
@@ -117,7 +114,7 @@ def build_learner(settings: Settings, dataset: Dataset, stream: Stream, team: Te
         generator(settings.seed, "network"),
         relu_head=spec.relu_head,
     )
-    recipe = Recipe(
+    recipe = LearnerConfig(
         terms=settings.terms,
         network=spec,
         train=settings.train,
@@ -125,45 +122,10 @@ def build_learner(settings: Settings, dataset: Dataset, stream: Stream, team: Te
         predict=settings.predict,
         seed=settings.seed,
         eval_batch_size=settings.runtime.eval_batch_size,
-        precision=settings.runtime.precision,
-        fold=settings.runtime.fold,
-        compile=settings.runtime.compile,
+        precision=settings.numerics.precision,
+        fold=settings.numerics.fold,
+        compile=settings.numerics.compile,
     )
-    if device.type == "cuda" and team.size > 1:
-        device = torch.device("cuda", team.rank % settings.runtime.devices)
-    return Learner(network, Memory(settings.memory), recipe, stream, device, team)
-
-
-def _device(wanted: str) -> Device:
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if wanted == "auto":
-        return "cuda" if there["cuda"] else "mps" if there["mps"] else "cpu"
-    if not there[wanted]:
-        raise UserError(f"There is no {wanted} device on this machine; use --device auto or cpu.")
-    return cast(Device, wanted)
-
-
-def _keep_freed_memory() -> None:
-    """Large tensors are freed and wanted again in every step. By default the C library gives those above 32 MB back
-    to the system each time, which then has to clear every page anew: a third of the time at batch 1024."""
-    trim_threshold, mmap_threshold, mmap_max = -1, -3, -4  # their numbers in malloc.h
-    with suppress(OSError, AttributeError, TypeError):  # another C library
-        mallopt = ctypes.CDLL(None).mallopt
-        if not mallopt(mmap_threshold, 1 << 30):  # older ones refuse so much
-            mallopt(mmap_max, 0)
-        mallopt(trim_threshold, (1 << 31) - 1)
-
-
-def _need_a_compiler(compile_: str) -> None:
-    name = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
-    if compile_ != "none" and shutil.which(name) is None:
-        raise UserError(
-            f"runtime.compile is {compile_}, which needs a C++ compiler, and {name} was not found: install one, "
-            "name it in the variable CXX, or leave out --compile."
-        )
-
-
-def _threads(wanted: int) -> int:
-    if wanted:
-        return wanted
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if device.type == "cuda" and group.size > 1:
+        device = torch.device("cuda", group.rank % settings.runtime.devices)
+    return Learner(network, Memory(settings.memory), recipe, stream, device, group)

@@ -14,17 +14,17 @@ from ..data.batches import Pool, join, training_batches
 from ..losses import Term, WeightedSum
 from ..memory import Memory, class_mean
 from ..nets import Network, for_inference, imprint_kmeans, imprint_mean
-from ..recipe import Finetune, NetworkSpec, PredictSpec, Stage
 from ..seeding import derive, generator
+from ..specs import Finetune, NetworkSpec, PredictSpec, Stage
 from ..structs import Batch, Task
-from .loop import Buffers, Keep, Listener, Place, Work, run_stage
+from .distributed import SINGLE_PROCESS, ProcessGroup
+from .loop import Listener, MomentumBuffers, StageInputs, StagePosition, StepHook, run_stage
 from .precision import precision_of
-from .predict import Reader, Tested
-from .team import ALONE, Team
+from .predict import Evaluation, Evaluator
 
 
 @dataclass(frozen=True)
-class Recipe:
+class LearnerConfig:
     """How to learn a task, in plain values."""
 
     terms: tuple[Term, ...]
@@ -44,8 +44,8 @@ class Resume:
     """Where an earlier process stood in a task."""
 
     stage: str  # "train" or "finetune"
-    place: Place
-    buffers: Buffers
+    position: StagePosition
+    buffers: MomentumBuffers
 
 
 class Learner:
@@ -55,17 +55,17 @@ class Learner:
         self,
         network: Network,
         memory: Memory,
-        recipe: Recipe,
+        recipe: LearnerConfig,
         stream: Stream,
         device: torch.device,
-        team: Team = ALONE,
+        group: ProcessGroup = SINGLE_PROCESS,
     ):
         self.network = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.memory, self.recipe, self.stream, self.device = memory, recipe, stream, device
-        self.team = team
+        self.group = group
         self.precision = precision_of(recipe.precision, device)
         self.prepare = partial(for_inference, fold=recipe.fold, compiled=recipe.compile != "none")
-        self.reader = Reader(self.network, recipe.eval_batch_size, device, team, self.precision, self.prepare)
+        self.reader = Evaluator(self.network, recipe.eval_batch_size, device, group, self.precision, self.prepare)
         if recipe.compile == "all":
             self.network.backbone.compile()
         self.teacher: Network | None = None  # the previous network, while a task is learned
@@ -77,13 +77,13 @@ class Learner:
         task: Task,
         listener: Listener,
         ready: Mapping[str, Tensor] | None = None,
-        keep: Keep | None = None,
+        on_step: StepHook | None = None,
         resume: Resume | None = None,
     ) -> None:
         """Learn the classes of a task.
 
-        ready: weights that this very training would give, from an earlier run. keep: hears of every step, may write a
-        checkpoint. resume: where an earlier process stood in this task; `restore` comes first.
+        ready: weights that this very training would give, from an earlier run. on_step: called after every step; may
+        write a checkpoint. resume: where an earlier process stood in this task; `restore` comes first.
         """
         if resume is None:
             self.teacher = None if task.is_first else self.network.frozen_copy()
@@ -93,18 +93,18 @@ class Learner:
         if ready is not None:
             self.network.load(ready)
         elif resume is None or resume.stage == "train":
-            self._train(task, listener, keep, resume)
+            self._train(task, listener, on_step, resume)
         if resume is None or resume.stage == "train":
             self._herd(task)
         if self.recipe.finetune is not None and not task.is_first:
-            self._finetune(task, self.recipe.finetune, listener, keep, resume)
+            self._finetune(task, self.recipe.finetune, listener, on_step, resume)
             if self.recipe.finetune.batch_norm == "drift":  # else features are what they were
                 self._herd(task)
         self.teacher = None
         self.means = self.reader.class_means(self.stream.train_view, self.memory.exemplars, self.recipe.predict.nme_aug)
 
     def tensors(self) -> dict[str, Tensor]:
-        """All weights, for a checkpoint; with `memory.exemplars` and the place in a stage, all there is to know."""
+        """All weights, for a checkpoint; with `memory.exemplars` and the position in a stage, all there is to know."""
         teacher = self.teacher.state_dict() if self.teacher is not None else {}
         found = {"means": self.means, "similarity": self.similarity}
         return found | _prefixed("network.", self.network.state_dict()) | _prefixed("teacher.", teacher)
@@ -129,7 +129,7 @@ class Learner:
         """Those of them that an earlier process has done."""
         plan = self._plan(task)
         before = plan["train"][0] * plan["train"][1] if resume.stage == "finetune" else 0
-        return before + resume.place.epoch * plan[resume.stage][1] + resume.place.images
+        return before + resume.position.epoch * plan[resume.stage][1] + resume.position.images
 
     def _plan(self, task: Task) -> dict[str, tuple[int, int]]:
         """Epochs, and images in each, of the stages of a task."""
@@ -140,7 +140,7 @@ class Learner:
             plan["finetune"] = (self.recipe.finetune.epochs, self.memory.quota(task.n_seen) * task.n_seen)
         return plan
 
-    def evaluate(self, task: Task) -> Tested:
+    def evaluate(self, task: Task) -> Evaluation:
         """On the test images of all classes seen, class by class."""
         indices, labels = self.stream.seen_test(task.n_seen)
         return self.reader.test(self.stream.test_view, indices, labels, self.means)
@@ -166,12 +166,12 @@ class Learner:
         indices = torch.tensor([index for one in members for index in one])
         return self.reader.features(self.stream.train_view, indices).split([len(one) for one in members])
 
-    def _train(self, task: Task, listener: Listener, keep: Keep | None, resume: Resume | None) -> None:
+    def _train(self, task: Task, listener: Listener, on_step: StepHook | None, resume: Resume | None) -> None:
         self.network.requires_grad_(True)
         head = self.network.head.trainable(old=not self.recipe.network.freeze_old, scale=True)
         pool = join([(label, self.stream.train[label]) for label in task.classes], list(self.memory.exemplars.items()))
         loss = WeightedSum(self.recipe.terms, task)
-        work = Work(
+        inputs = StageInputs(
             name="train",
             task=task,
             network=self.network,
@@ -180,19 +180,19 @@ class Learner:
             parameters=[*self.network.backbone.parameters(), *head],
             batches=lambda epoch, start: self._batches(pool, self.recipe.train, task, "train", epoch, start),
             train_mode=True,
-            team=self.team,
+            group=self.group,
             precision=self.precision,
         )
-        run_stage(work, self.recipe.train, listener, keep, _start(resume, "train"))
+        run_stage(inputs, self.recipe.train, listener, on_step, _start(resume, "train"))
 
     def _finetune(
-        self, task: Task, stage: Finetune, listener: Listener, keep: Keep | None, resume: Resume | None
+        self, task: Task, stage: Finetune, listener: Listener, on_step: StepHook | None, resume: Resume | None
     ) -> None:
         self.network.requires_grad_(False)
         exemplars = list(self.memory.exemplars.items())
         pool = join(exemplars[task.n_old :], exemplars[: task.n_old])
         loss = WeightedSum(self.recipe.terms, task, head_only=True)
-        work = Work(
+        inputs = StageInputs(
             name="finetune",
             task=task,
             network=self.network,
@@ -201,10 +201,10 @@ class Learner:
             parameters=self.network.head.trainable(old=True, scale=False),
             batches=lambda epoch, start: self._batches(pool, stage, task, "finetune", epoch, start),
             train_mode=stage.batch_norm == "drift",
-            team=self.team,
+            group=self.group,
             precision=self.precision,
         )
-        run_stage(work, stage, listener, keep, _start(resume, "finetune"))
+        run_stage(inputs, stage, listener, on_step, _start(resume, "finetune"))
 
     def _reading_teacher(self, loss: WeightedSum) -> Network | None:
         return self.prepare(self.teacher) if self.teacher is not None and loss.needs_teacher else None
@@ -212,7 +212,7 @@ class Learner:
     def _batches(self, pool: Pool, stage: Stage, task: Task, name: str, epoch: int, start: int) -> Iterator[Batch]:
         key = (task.index, name, epoch)
         view, seed = self.stream.train_view, self.recipe.seed
-        return training_batches(view, pool, stage.batch_size, seed, key, self.device, start, self.team.part)
+        return training_batches(view, pool, stage.batch_size, seed, key, self.device, start, self.group.shard)
 
     def _herd(self, task: Task) -> None:
         """Shrink what is kept of old classes, choose exemplars of the new ones with the network as it is."""
@@ -221,8 +221,8 @@ class Learner:
             self.memory.keep(label, list(self.stream.train[label]), features, task.n_seen)
 
 
-def _start(resume: Resume | None, stage: str) -> tuple[Place, Buffers] | None:
-    return (resume.place, resume.buffers) if resume is not None and resume.stage == stage else None
+def _start(resume: Resume | None, stage: str) -> tuple[StagePosition, MomentumBuffers] | None:
+    return (resume.position, resume.buffers) if resume is not None and resume.stage == stage else None
 
 
 def _prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -15,10 +15,10 @@ from torch.optim.sgd import sgd
 from ..errors import RunFailed
 from ..losses import WeightedSum
 from ..nets import Network
-from ..recipe import Stage
+from ..specs import Stage
 from ..structs import Batch, Step, Task
+from .distributed import SINGLE_PROCESS, ProcessGroup
 from .precision import FULL, Precision
-from .team import ALONE, Team
 
 
 class Listener(Protocol):
@@ -30,7 +30,7 @@ class Listener(Protocol):
 
 
 @dataclass
-class Place:
+class StagePosition:
     """Where a stage stands, between two steps."""
 
     epoch: int = 0
@@ -39,12 +39,14 @@ class Place:
     sums: dict[str, float] = field(default_factory=dict)  # losses of the epoch so far, times images
 
 
-Buffers = list[Tensor | None]  # the optimiser's momentum, parameter by parameter
-Keep = Callable[[str, Place, Callable[[], Buffers]], None]  # hears of every step; may write a checkpoint
+MomentumBuffers = list[Tensor | None]  # the optimiser's momentum, parameter by parameter
+StepHook = Callable[
+    [str, StagePosition, Callable[[], MomentumBuffers]], None
+]  # hears of every step; may write a checkpoint
 
 
 @dataclass(frozen=True)
-class Work:
+class StageInputs:
     """What one stage trains, on what, towards what."""
 
     name: str  # "train" or "finetune"
@@ -55,52 +57,54 @@ class Work:
     parameters: list[nn.Parameter]
     batches: Callable[[int, int], Iterable[Batch]]  # of an epoch, from a step on
     train_mode: bool  # False keeps the batch-norm statistics as they are
-    team: Team = ALONE
+    group: ProcessGroup = SINGLE_PROCESS
     precision: Precision = FULL
 
 
 def run_stage(
-    work: Work,
+    inputs: StageInputs,
     stage: Stage,
     listener: Listener,
-    keep: Keep | None = None,
-    start: tuple[Place, Buffers] | None = None,
+    on_step: StepHook | None = None,
+    start: tuple[StagePosition, MomentumBuffers] | None = None,
 ) -> None:
     """Train from the beginning, or from where an earlier process stood."""
-    place, buffers = start or (Place(), [])
-    optimiser = _SGD(work.parameters, stage, buffers)
-    work.network.train(work.train_mode)
-    network = work.team.together(work.network)
-    while place.epoch < stage.epochs:
-        started, before = time.perf_counter(), place.images
-        rate = stage.schedule.rate(stage.lr, place.epoch, stage.epochs)
-        for batch in work.batches(place.epoch, place.step):
-            size = work.team.total(len(batch.labels))
-            total, parts = _losses(work, network, batch, size)
-            values = _finite(parts, work, place)
+    position, buffers = start or (StagePosition(), [])
+    optimiser = _SGD(inputs.parameters, stage, buffers)
+    inputs.network.train(inputs.train_mode)
+    network = inputs.group.wrap_network(inputs.network)
+    while position.epoch < stage.epochs:
+        started, before = time.perf_counter(), position.images
+        rate = stage.schedule.rate(stage.lr, position.epoch, stage.epochs)
+        for batch in inputs.batches(position.epoch, position.step):
+            size = inputs.group.sum_sizes(len(batch.labels))
+            total, parts = _losses(inputs, network, batch, size)
+            values = _finite(parts, inputs, position)
             optimiser.forget_gradients()
             total.backward()
             if stage.clamp_gradients is not None:
-                nn.utils.clip_grad_value_(work.parameters, stage.clamp_gradients)
+                nn.utils.clip_grad_value_(inputs.parameters, stage.clamp_gradients)
             optimiser.step(rate)
-            place.step += 1
-            place.images += size
+            position.step += 1
+            position.images += size
             for name, value in values.items():
-                place.sums[name] = place.sums.get(name, 0.0) + value * size
-            listener.step(work.task, work.name, place.epoch, stage.epochs, size, values)
-            if keep is not None:
-                keep(work.name, place, lambda: optimiser.buffers)
+                position.sums[name] = position.sums.get(name, 0.0) + value * size
+            listener.step(inputs.task, inputs.name, position.epoch, stage.epochs, size, values)
+            if on_step is not None:
+                on_step(inputs.name, position, lambda: optimiser.buffers)
         seconds = time.perf_counter() - started
-        listener.epoch(_epoch_record(work, place, rate, (place.images - before) / seconds))
-        place = Place(epoch=place.epoch + 1)
+        listener.epoch(_epoch_record(inputs, position, rate, (position.images - before) / seconds))
+        position = StagePosition(epoch=position.epoch + 1)
 
 
-def _epoch_record(work: Work, place: Place, rate: float, images_per_second: float) -> dict[str, Any]:
-    losses = {name: value / place.images for name, value in place.sums.items()}
+def _epoch_record(
+    inputs: StageInputs, position: StagePosition, rate: float, images_per_second: float
+) -> dict[str, Any]:
+    losses = {name: value / position.images for name, value in position.sums.items()}
     return {
-        "task": work.task.index,
-        "stage": work.name,
-        "epoch": place.epoch,
+        "task": inputs.task.index,
+        "stage": inputs.name,
+        "epoch": position.epoch,
         "lr": rate,
         "loss": sum(losses.values()),
         "losses": losses,
@@ -112,7 +116,7 @@ class _SGD:
     """torch's own SGD by its function: to build an object of its class imports torch's compiler, which takes more than
     a second in every process."""
 
-    def __init__(self, parameters: list[nn.Parameter], stage: Stage, buffers: Buffers):
+    def __init__(self, parameters: list[nn.Parameter], stage: Stage, buffers: MomentumBuffers):
         self.parameters, self.stage = parameters, stage
         pairs = zip(parameters, buffers or [None] * len(parameters), strict=True)
         self.buffers = [None if buffer is None else torch.empty_like(one).copy_(buffer) for one, buffer in pairs]
@@ -140,29 +144,30 @@ class _SGD:
             self.buffers[i] = buffer
 
 
-def _losses(work: Work, network: nn.Module, batch: Batch, size: int) -> tuple[Tensor, dict[str, Tensor]]:
-    own, team = len(batch.labels), work.team
+def _losses(inputs: StageInputs, network: nn.Module, batch: Batch, size: int) -> tuple[Tensor, dict[str, Tensor]]:
+    own, group = len(batch.labels), inputs.group
     teacher = None
-    with work.precision():
+    with inputs.precision():
         student = network(batch.images).first(own)
-        if work.teacher is not None and work.loss.needs_teacher:
+        if inputs.teacher is not None and inputs.loss.needs_teacher:
             with torch.no_grad():
-                teacher = work.teacher(batch.images).first(own)
-    step = Step(batch, student, teacher, work.task)
+                teacher = inputs.teacher(batch.images).first(own)
+    step = Step(batch, student, teacher, inputs.task)
     try:
-        whole = team.whole(step, size) if work.loss.needs_whole else None
-        return work.loss(step, whole, team.weight(own, size))
+        whole = group.gather_step(step, size) if inputs.loss.needs_whole_batch else None
+        return inputs.loss(step, whole, group.loss_weight(own, size))
     except ValueError as error:  # a loss that refuses what it is given
-        raise RunFailed(f"Task {work.task.index + 1} cannot go on: {error}") from error
+        raise RunFailed(f"Task {inputs.task.index + 1} cannot go on: {error}") from error
 
 
-def _finite(parts: dict[str, Tensor], work: Work, place: Place) -> dict[str, float]:
-    found = work.team.sum(torch.stack([part.detach() for part in parts.values()])) / work.team.size
+def _finite(parts: dict[str, Tensor], inputs: StageInputs, position: StagePosition) -> dict[str, float]:
+    found = inputs.group.sum(torch.stack([part.detach() for part in parts.values()])) / inputs.group.size
     values = dict(zip(parts, found.tolist(), strict=True))
     for name, value in values.items():
         if not math.isfinite(value):
             raise RunFailed(
-                f"The loss {name} became {value} in task {work.task.index + 1}, {work.name} epoch {place.epoch + 1}, "
-                f"step {place.step + 1}. Try a smaller learning rate (train.lr) or train.clamp_gradients."
+                f"The loss {name} became {value} in task {inputs.task.index + 1}, {inputs.name} epoch "
+                f"{position.epoch + 1}, step {position.step + 1}. Try a smaller learning rate (train.lr) or "
+                "train.clamp_gradients."
             )
     return values

@@ -8,25 +8,25 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..data.augment import Variant, View
+from ..data.augment import NMEAugmentation, View
 from ..data.batches import plain_batches
 from ..memory import class_mean, nearest_mean
 from ..nets import Network, for_inference
 from ..structs import Task
+from .distributed import SINGLE_PROCESS, ProcessGroup
 from .precision import FULL, Precision
-from .team import ALONE, Team
 
 HEADLINES = ("classifier", "nme")
 
 
-class Tested(NamedTuple):
+class Evaluation(NamedTuple):
     """What a pass over test images gives."""
 
     confusion: dict[str, Tensor]  # for each predictor (true class, predicted class) counts
     features: Tensor  # (images, d), in the order of the images
 
 
-class Reader:
+class Evaluator:
     """Runs a network over test-transformed images, without gradients.
 
     prepare: gives the form of the network that a pass uses.
@@ -37,17 +37,17 @@ class Reader:
         network: Network,
         batch_size: int,
         device: torch.device,
-        team: Team = ALONE,
+        group: ProcessGroup = SINGLE_PROCESS,
         precision: Precision = FULL,
         prepare: Callable[[Network], Network] = for_inference,
     ):
-        self.network, self.batch_size, self.device, self.team = network, batch_size, device, team
+        self.network, self.batch_size, self.device, self.group = network, batch_size, device, group
         self.precision, self.prepare = precision, prepare
 
-    def _read(self, view: View, indices: Tensor, variant: Variant = "none") -> Iterator[tuple[Tensor, Tensor]]:
+    def _read(self, view: View, indices: Tensor, variant: NMEAugmentation = "none") -> Iterator[tuple[Tensor, Tensor]]:
         """Features and scores of this process's share, a batch at a time, in 32 bits."""
         network = self.prepare(self.network)
-        own = indices[self.team.part(len(indices))]
+        own = indices[self.group.shard(len(indices))]
         for images in plain_batches(view, own, self.batch_size, self.device, variant):
             with torch.no_grad(), self.precision():
                 output = network(images)
@@ -56,12 +56,12 @@ class Reader:
     def _joined(self, found: list[Tensor], count: int) -> Tensor:
         """Each process has read its share; all get all."""
         rows = torch.cat(found) if found else torch.empty(0, self.network.head.features)
-        return self.team.rows(rows, count)
+        return self.group.gather_rows(rows, count)
 
-    def features(self, view: View, indices: Tensor, variant: Variant = "none") -> Tensor:
+    def features(self, view: View, indices: Tensor, variant: NMEAugmentation = "none") -> Tensor:
         return self._joined([features for features, _ in self._read(view, indices, variant)], len(indices))
 
-    def class_means(self, view: View, exemplars: Mapping[int, list[int]], variant: Variant) -> Tensor:
+    def class_means(self, view: View, exemplars: Mapping[int, list[int]], variant: NMEAugmentation) -> Tensor:
         """(classes, d), one row for each class in the order of their labels."""
         labels = sorted(exemplars)
         sizes = [len(exemplars[label]) for label in labels]
@@ -70,20 +70,20 @@ class Reader:
         varied = self.features(view, indices, variant).split(sizes) if variant != "none" else [None] * len(labels)
         return torch.stack([class_mean(one, other) for one, other in zip(plain, varied, strict=True)])
 
-    def test(self, view: View, indices: Tensor, labels: Tensor, means: Tensor) -> Tested:
+    def test(self, view: View, indices: Tensor, labels: Tensor, means: Tensor) -> Evaluation:
         """Both predictors, from one pass over the images."""
         classes = len(means)
         counts = {name: torch.zeros(classes * classes, dtype=torch.int64) for name in HEADLINES}
         kept = []
-        own = labels[self.team.part(len(indices))]
+        own = labels[self.group.shard(len(indices))]
         truths = own.split(self.batch_size) if len(own) else ()
         for (features, scores), truth in zip(self._read(view, indices), truths, strict=True):
             guesses = (scores.argmax(dim=1), nearest_mean(features, means))
             for name, guess in zip(HEADLINES, guesses, strict=True):
                 counts[name] += torch.bincount(truth * classes + guess, minlength=classes * classes)
             kept.append(features)
-        confusion = {name: self.team.sum(flat).view(classes, classes) for name, flat in counts.items()}
-        return Tested(confusion, self._joined(kept, len(indices)))
+        confusion = {name: self.group.sum(flat).view(classes, classes) for name, flat in counts.items()}
+        return Evaluation(confusion, self._joined(kept, len(indices)))
 
 
 def matrix_row(confusion: Tensor, tasks: tuple[Task, ...]) -> list[float]:

@@ -1,55 +1,32 @@
 """The losses, each a pure function of tensors, usable in anybody's training loop.
 
-`TERMS` holds the same losses by name, as weighted terms of a sum (`WeightedSum`).
+`TERMS` holds the same losses by name, as weighted terms of a sum (`WeightedSum`). A loss is one file here, with its
+function and its term, and one line below.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy import exports
-from .terms import TERMS, Term, register
+from ..lazy import lazy_exports
+from .classification import cross_entropy as cross_entropy
+from .csc import cross_space_clustering as cross_space_clustering
+from .ct import controlled_transfer as controlled_transfer
+from .distillation import bce_distillation as bce_distillation
+from .distillation import logit_distillation as logit_distillation
+from .lucir import less_forget as less_forget
+from .lucir import margin_ranking as margin_ranking
+from .pod import pod_flat as pod_flat
+from .pod import pod_spatial as pod_spatial
+from .proxy_nca import nca as nca
+from .terms import TERMS as TERMS
+from .terms import Term as Term
+from .terms import register as register
+from .total import WeightedSum as WeightedSum
 
 if TYPE_CHECKING:
-    from .classification import cross_entropy
-    from .csc import cross_space_clustering
-    from .ct import controlled_transfer
-    from .distillation import bce_distillation, logit_distillation
-    from .lucir import less_forget, margin_ranking
-    from .pod import pod_flat, pod_spatial
-    from .proxy_nca import nca
-    from .total import WeightedSum
+    from .modules import ControlledTransfer as ControlledTransfer
+    from .modules import CrossSpaceClustering as CrossSpaceClustering
 
-__all__ = [
-    "TERMS",
-    "Term",
-    "WeightedSum",
-    "bce_distillation",
-    "controlled_transfer",
-    "cross_entropy",
-    "cross_space_clustering",
-    "less_forget",
-    "logit_distillation",
-    "margin_ranking",
-    "nca",
-    "pod_flat",
-    "pod_spatial",
-    "register",
-]
-
-__getattr__ = exports(
-    __name__,
-    {
-        "cross_entropy": "classification",
-        "cross_space_clustering": "csc",
-        "controlled_transfer": "ct",
-        "bce_distillation": "distillation",
-        "logit_distillation": "distillation",
-        "less_forget": "lucir",
-        "margin_ranking": "lucir",
-        "nca": "proxy_nca",
-        "pod_flat": "pod",
-        "pod_spatial": "pod",
-        "WeightedSum": "total",
-    },
-)
+# Modules of torch.nn, which need torch to be defined; the functions need it only when they are called.
+__getattr__ = lazy_exports(__name__, {"ControlledTransfer": "modules", "CrossSpaceClustering": "modules"})

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy_module
+
+if TYPE_CHECKING:
+    import torch
+    import torch.nn.functional as F
+    from torch import Tensor
+else:
+    torch, F = lazy_module("torch"), lazy_module("torch.nn.functional")
 
 COSINE_FLOOR = 1e-8  # norms below this are taken as this, so that a zero vector has cosine 0 with everything
 
 
-def raised(values: Tensor) -> Tensor:
+def at_least_float32(values: Tensor) -> Tensor:
     """At least float32: half precision is raised, float64 stays."""
     return values if values.dtype == torch.float64 else values.float()
 
 
 def unit(features: Tensor) -> Tensor:
-    return F.normalize(raised(features), dim=-1, eps=COSINE_FLOOR)
+    return F.normalize(at_least_float32(features), dim=-1, eps=COSINE_FLOOR)
 
 
 def connected_zero(*tensors: Tensor) -> Tensor:
     """A zero with a gradient path, for a side that is empty: `backward` works and gives zeros."""
-    return torch.stack([raised(tensor).sum() * 0.0 for tensor in tensors]).sum()
+    return torch.stack([at_least_float32(tensor).sum() * 0.0 for tensor in tensors]).sum()
 
 
 def check_pair(student: Tensor, teacher: Tensor) -> None:

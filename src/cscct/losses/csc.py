@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from ..lazy import lazy_module
+from ..structs import Step
 from .common import check_pair, check_per_sample, connected_zero, unit
+from .terms import Term, register, teacher_of
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    torch = lazy_module("torch")
 
 
 def cross_space_clustering(student: Tensor, teacher: Tensor, labels: Tensor) -> Tensor:
@@ -28,3 +37,17 @@ def cross_space_clustering(student: Tensor, teacher: Tensor, labels: Tensor) -> 
     target = 2 * own - own.sum(dim=0)  # (classes, d)
     mean_sign = 2 * counts.square().sum().to(here.dtype) / samples**2 - 1
     return mean_sign - (here * target[group]).sum() / samples**2
+
+
+@register
+@dataclass(frozen=True)
+class CSC(Term):
+    """Cross-space clustering: to where the class lay in the previous space, away from the other classes."""
+
+    weight: float = 3.0
+
+    name = "csc"
+    whole_batch = True
+
+    def value(self, step: Step) -> Tensor:
+        return cross_space_clustering(step.student.features, teacher_of(step).features, step.batch.labels)

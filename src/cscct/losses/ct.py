@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
 
+from pydantic import PositiveFloat
+
+from ..lazy import lazy_module
+from ..structs import Step
 from .common import check_pair, check_per_sample, check_positive, connected_zero, unit
-from .forms import CTForm
+from .terms import Term, register, teacher_of
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    torch = lazy_module("torch")
+
+CTForm = Literal["official", "batchmean", "paper", "literal"]
 
 
 def controlled_transfer(
@@ -30,8 +42,7 @@ def controlled_transfer(
     check_pair(student, teacher)
     check_per_sample(is_new, len(student), "is_new")
     check_positive(temperature, "temperature")
-    if form not in ("official", "batchmean", "paper", "literal"):
-        raise ValueError(f"form must be official, batchmean, paper or literal, not {form!r}.")
+    check_form(form)
     is_new = is_new.bool()
     here, there = unit(student), unit(teacher.detach())
     z_student = here[is_new] @ here[~is_new].T  # (p, q)
@@ -50,6 +61,11 @@ def controlled_transfer(
     return divergence / q if form == "official" else divergence
 
 
+def check_form(form: str) -> None:
+    if form not in get_args(CTForm):
+        raise ValueError(f"form must be official, batchmean, paper or literal, not {form!r}.")
+
+
 def _log_shares(similarities: Tensor) -> Tensor:
     if (similarities <= 0).any():
         raise ValueError(
@@ -57,3 +73,20 @@ def _log_shares(similarities: Tensor) -> Tensor:
             f"{int((similarities <= 0).sum())} of {similarities.numel()} are not; use another form."
         )
     return similarities.log() - similarities.sum(dim=1, keepdim=True).log()
+
+
+@register
+@dataclass(frozen=True)
+class CT(Term):
+    """Controlled transfer: new samples keep their similarities to old ones."""
+
+    weight: float = 1.5
+    temperature: PositiveFloat = 2.0
+    form: CTForm = "official"
+
+    name = "ct"
+    whole_batch = True
+
+    def value(self, step: Step) -> Tensor:
+        teacher = teacher_of(step).features
+        return controlled_transfer(step.student.features, teacher, step.batch.is_new, self.temperature, self.form)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from .common import check_labels, check_pair, check_positive, connected_zero, raised, unit
+from pydantic import PositiveInt
+
+from ..structs import Step
+from .common import at_least_float32, check_labels, check_pair, check_positive, connected_zero, unit
+from .terms import Term, register, teacher_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def less_forget(student: Tensor, teacher: Tensor) -> Tensor:
@@ -26,7 +34,35 @@ def margin_ranking(cosines: Tensor, labels: Tensor, n_old: int, k: int = 2, marg
     is_old = labels < n_old
     if n_new <= 0 or not is_old.any():
         return connected_zero(cosines)
-    old = raised(cosines)[is_old]
+    old = at_least_float32(cosines)[is_old]
     own = old.gather(1, labels[is_old, None])  # (h, 1)
     hardest = old[:, n_old:].topk(min(k, n_new), dim=1).values  # (h, k)
     return (margin - (own - hardest)).clamp(min=0).mean()
+
+
+@register
+@dataclass(frozen=True)
+class LessForget(Term):
+    """LUCIR: features keep the direction that the previous network gives them."""
+
+    name = "less_forget"
+
+    def value(self, step: Step) -> Tensor:
+        return less_forget(step.student.features, teacher_of(step).features)
+
+
+@register
+@dataclass(frozen=True)
+class MarginRanking(Term):
+    """LUCIR: exemplars stay closer to their class than to the nearest new ones."""
+
+    k: PositiveInt = 2
+    margin: float = 0.5
+
+    name = "margin_ranking"
+    whole_batch = True  # a mean over the old samples only
+    reads_teacher = False
+    trains_head = True
+
+    def value(self, step: Step) -> Tensor:
+        return margin_ranking(step.student.scores, step.batch.labels, step.task.n_old, self.k, self.margin)

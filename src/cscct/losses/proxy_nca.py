@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
-from .common import check_labels, connected_zero, raised
-from .forms import NCAForm
+from ..lazy import lazy_module
+from ..structs import Step
+from .common import at_least_float32, check_labels, connected_zero
+from .terms import Term, register
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    torch = lazy_module("torch")
+
+NCAForm = Literal["official", "paper"]
 
 
 def nca(
@@ -30,7 +40,7 @@ def nca(
         raise ValueError(f"form must be official or paper, not {form!r}.")
     if len(similarities) == 0 or similarities.shape[1] == 1:
         return connected_zero(similarities * scale)
-    values = raised(similarities)
+    values = at_least_float32(similarities)
     own = torch.zeros_like(values, dtype=torch.bool).scatter_(1, labels[:, None], True)
     if form == "paper":
         scaled = scale * values
@@ -39,3 +49,20 @@ def nca(
     scaled = scale * (values - margin)
     scaled = scaled - scaled.max(dim=1, keepdim=True).values
     return (scaled.masked_fill(own, 0.0).logsumexp(dim=1) - scaled[own]).mean()
+
+
+@register
+@dataclass(frozen=True)
+class NCA(Term):
+    """PODNet's classification loss, over class similarities."""
+
+    margin: float = 0.6
+    form: NCAForm = "official"
+
+    name = "nca"
+    first_task = True
+    reads_teacher = False
+    trains_head = True
+
+    def value(self, step: Step) -> Tensor:
+        return nca(step.student.scores, step.batch.labels, step.student.scale, self.margin, self.form)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
+from ..lazy import lazy_module
 from ..structs import Step, Task
 from .terms import Term
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    torch = lazy_module("torch")
 
 
 class WeightedSum:
@@ -26,7 +31,7 @@ class WeightedSum:
         ]
         self.needs_teacher = not task.is_first and any(term.reads_teacher for term, _ in self.terms)
 
-        self.needs_whole = any(term.whole_batch for term, _ in self.terms)
+        self.needs_whole_batch = any(term.whole_batch for term, _ in self.terms)
 
     def __call__(self, step: Step, whole: Step | None = None, share: float = 1.0) -> tuple[Tensor, dict[str, Tensor]]:
         """The total and the weighted parts, which add up to it.

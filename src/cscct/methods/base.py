@@ -27,7 +27,7 @@ class Method:
     like: str = ""
 
     @property
-    def recipe_name(self) -> str:
+    def preset_name(self) -> str:
         return self.like or self.name
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy import exports
+from ..lazy import lazy_exports
 
 if TYPE_CHECKING:
     from .heads import HEADS, CosineHead, Head, LinearHead, ProxyHead
@@ -31,7 +31,7 @@ __all__ = [
 # The names in BACKBONES, for those who only want to check one: asking BACKBONES itself imports torch.
 OWN_BACKBONES = ("lucir-resnet", "podnet-resnet", "lucir-resnet18", "podnet-resnet18")
 
-__getattr__ = exports(
+__getattr__ = lazy_exports(
     __name__,
     {
         "BACKBONES": "resnet",

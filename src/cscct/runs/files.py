@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from ..errors import RunFailed, UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 try:
     import fcntl
@@ -52,7 +56,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def disk_faults_told(folder: Path) -> Iterator[None]:
+def explain_full_disk(folder: Path) -> Iterator[None]:
     """A full disk is no bug of ours: it ends the run with a sentence."""
     try:
         yield
@@ -95,3 +99,25 @@ def _own_lock(folder: Path) -> IO[str]:
             if os.path.samestat(os.fstat(file.fileno()), (folder / LOCK).stat()):
                 return file
         file.close()  # its owner removed it between our opening and our locking: there is a new one, or none
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(path)
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    from safetensors.torch import save
+
+    write_bytes(path, save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}))
+
+
+def weights_sha256(tensors: Mapping[str, Tensor]) -> str:
+    """A fingerprint of names, shapes and bits."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()

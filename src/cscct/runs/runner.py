@@ -18,15 +18,16 @@ from ..config import Settings
 from ..data import Dataset, Stream
 from ..errors import Interrupted, RunFailed, UserError
 from ..learn.build import Warn, build_learner, build_stream
+from ..learn.distributed import ProcessGroup, explain_lost_processes, launch
 from ..learn.learner import Learner, Resume
-from ..learn.loop import Buffers, Listener, Place
-from ..learn.predict import HEADLINES, Tested, matrix_row
-from ..learn.team import Team, assemble, losses_of_processes_told
+from ..learn.loop import Listener, MomentumBuffers, StagePosition
+from ..learn.predict import HEADLINES, Evaluation, matrix_row
 from ..metrics import cumulative, summarize
 from ..structs import Task
 from .checkpoints import Checkpoint
-from .files import disk_faults_told, locked
-from .store import FirstTasks, ReadFolder, RunFolder, first_task_fingerprint, weights_sha256
+from .files import explain_full_disk, locked, weights_sha256
+from .first_tasks import FirstTaskCache, first_task_fingerprint
+from .folder import ReadOnlyRunFolder, RunFolder
 
 Result = dict[str, Any]
 
@@ -43,7 +44,7 @@ class RunListener(Listener, Protocol):
     def run_finished(self, result: Result, folder: Path) -> None: ...
 
 
-class Unheard:
+class NullListener:
     """Nobody watches; the folder tells how far a run is."""
 
     def step(self, task: Task, stage: str, epoch: int, epochs: int, images: int, parts: dict[str, float]) -> None: ...
@@ -65,7 +66,7 @@ def execute(
     folder: RunFolder,
     listener: RunListener,
     warn: Warn,
-    first_tasks: FirstTasks | None = None,
+    first_tasks: FirstTaskCache | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Result:
     """Carry out one run, or what is left of it. Settings must be complete; the folder free or holding this very run.
@@ -73,10 +74,12 @@ def execute(
     stop: asked after every step; when it says so, a checkpoint is written and the run interrupted.
     """
     runtime = settings.runtime
-    team = assemble(runtime.devices, runtime.nodes, runtime.device)
-    if team.leads:
-        return _execute(settings, dataset, folder, listener, warn, first_tasks, stop, team)
-    return _execute(settings, dataset, ReadFolder(folder.path), Unheard(), lambda _: None, first_tasks, stop, team)
+    group = launch(runtime.devices, runtime.nodes, runtime.device)
+    if group.is_leader:
+        return _execute(settings, dataset, folder, listener, warn, first_tasks, stop, group)
+    return _execute(
+        settings, dataset, ReadOnlyRunFolder(folder.path), NullListener(), lambda _: None, first_tasks, stop, group
+    )
 
 
 def _execute(
@@ -85,27 +88,29 @@ def _execute(
     folder: RunFolder,
     listener: RunListener,
     warn: Warn,
-    first_tasks: FirstTasks | None,
+    first_tasks: FirstTaskCache | None,
     stop: Callable[[], bool],
-    team: Team,
+    group: ProcessGroup,
 ) -> Result:
     """The part of one process: the leading one writes and speaks, the others compute along."""
     stream = build_stream(settings, dataset, warn)
-    learner = build_learner(settings, dataset, stream, team)
-    if team.leads:
+    learner = build_learner(settings, dataset, stream, group)
+    if group.is_leader:
         folder.path.mkdir(parents=True, exist_ok=True)
-    hold = locked(folder.path) if team.leads else nullcontext()
-    with hold, disk_faults_told(folder.path), losses_of_processes_told():
+    hold = locked(folder.path) if group.is_leader else nullcontext()
+    with hold, explain_full_disk(folder.path), explain_lost_processes():
         data = dataset.fingerprint()
-        record = _Record(settings, stream, folder, first_task_fingerprint(settings, data))
-        keeper = _Keeper(learner, record, folder, data, settings.checkpoint.minutes * 60, stop)
-        first, resume = _take_up(settings, folder, keeper, warn)
+        record = ResultRecord(settings, stream, folder, first_task_fingerprint(settings, data))
+        checkpoints = CheckpointWriter(learner, record, folder, data, settings.checkpoint.minutes * 60, stop)
+        first, resume = _restore_or_start(settings, folder, checkpoints, warn)
         record.write("running")
         listener.run_started(settings, stream.tasks, sum(learner.planned_images(task) for task in stream.tasks))
-        listener.skipped(keeper.images_done(first, resume))
+        listener.skipped(checkpoints.images_done(first, resume))
         try:
             for task in stream.tasks[first:]:
-                entry, skipped = _one_task(learner, task, _Watcher(listener, folder), first_tasks, keeper, resume)
+                entry, skipped = _one_task(
+                    learner, task, _MetricsListener(listener, folder), first_tasks, checkpoints, resume
+                )
                 listener.skipped(skipped)
                 listener.task_finished(entry)
                 resume = None
@@ -119,45 +124,47 @@ def _execute(
     return result
 
 
-def _take_up(settings: Settings, folder: RunFolder, keeper: _Keeper, warn: Warn) -> tuple[int, Resume | None]:
+def _restore_or_start(
+    settings: Settings, folder: RunFolder, checkpoints: CheckpointWriter, warn: Warn
+) -> tuple[int, Resume | None]:
     """The task to begin with, and where in it an earlier process stood."""
 
     def read() -> Checkpoint | None:
         return folder.checkpoints.latest(warn) if folder.state(settings, same_runtime=False) == "unfinished" else None
 
-    saved = keeper.learner.team.from_leader(read)
+    saved = checkpoints.learner.group.broadcast(read)
     if saved is None:
         folder.create(settings)
         return 0, None
-    return keeper.restore(saved)
+    return checkpoints.restore(saved)
 
 
 def _one_task(
     learner: Learner,
     task: Task,
     listener: Listener,
-    first_tasks: FirstTasks | None,
-    keeper: _Keeper,
+    first_tasks: FirstTaskCache | None,
+    checkpoints: CheckpointWriter,
     resume: Resume | None,
 ) -> tuple[Mapping[str, Any], int]:
     """The entry in the record, and how many images did not have to be trained on."""
-    keeper.begin(task)
+    checkpoints.begin(task)
     shared = first_tasks if task.is_first else None
     ready = None
     if shared is not None and resume is None:
-        ready = learner.team.from_leader(lambda: shared.get(keeper.record.first_task))
-    learner.learn(task, listener, ready, keeper.step, resume)
-    if shared is not None and ready is None and learner.team.leads:
-        shared.put(keeper.record.first_task, learner.network.state_dict())
+        ready = learner.group.broadcast(lambda: shared.get(checkpoints.record.first_task))
+    learner.learn(task, listener, ready, checkpoints.step, resume)
+    if shared is not None and ready is None and learner.group.is_leader:
+        shared.put(checkpoints.record.first_task, learner.network.state_dict())
     tested = learner.evaluate(task)
-    keeper.folder.save_task(task.index, _findings(learner, task, tested))
-    entry = keeper.record.add(task, tested.confusion, keeper.seconds())
-    keeper.record.write("running")
-    keeper.task_done(task)
+    checkpoints.folder.save_task(task.index, _findings(learner, task, tested))
+    entry = checkpoints.record.add(task, tested.confusion, checkpoints.seconds())
+    checkpoints.record.write("running")
+    checkpoints.task_done(task)
     return entry, learner.planned_images(task) if ready is not None else 0
 
 
-def _findings(learner: Learner, task: Task, tested: Tested) -> dict[str, Tensor]:
+def _findings(learner: Learner, task: Task, tested: Evaluation) -> dict[str, Tensor]:
     """What a report wants to know of a task beyond its accuracies; after the last one, where the test images of the
     first task's classes lie."""
     found = {f"confusion.{name}": counts.to(torch.int32) for name, counts in tested.confusion.items()}
@@ -169,13 +176,13 @@ def _findings(learner: Learner, task: Task, tested: Tested) -> dict[str, Tensor]
     return found
 
 
-class _Keeper:
+class CheckpointWriter:
     """Writes checkpoints when they are due, and reads them back."""
 
     def __init__(
         self,
         learner: Learner,
-        record: _Record,
+        record: ResultRecord,
         folder: RunFolder,
         data: str,
         every: float,
@@ -193,12 +200,12 @@ class _Keeper:
     def seconds(self) -> float:
         return self.spent + time.perf_counter() - self.started
 
-    def step(self, stage: str, place: Place, buffers: Callable[[], Buffers]) -> None:
-        stopping = self.learner.team.any(self.stop())
+    def step(self, stage: str, position: StagePosition, buffers: Callable[[], MomentumBuffers]) -> None:
+        stopping = self.learner.group.any(self.stop())
         if stopping or time.perf_counter() - self.last >= self.every:
             held = buffers()
             momentum = {f"momentum.{i}": one for i, one in enumerate(held) if one is not None}
-            self._save(self.task, momentum, {"name": stage, "place": asdict(place), "buffers": len(held)})
+            self._save(self.task, momentum, {"name": stage, "position": asdict(position), "buffers": len(held)})
         if stopping:
             raise Interrupted(f"Stopped after a checkpoint. Go on with: cscct resume {self.folder.path}")
 
@@ -237,7 +244,7 @@ class _Keeper:
         if stage is None:
             return state["task"], None
         buffers = [tensors.get(f"momentum.{i}") for i in range(stage["buffers"])]
-        return state["task"], Resume(stage["name"], Place(**stage["place"]), buffers)
+        return state["task"], Resume(stage["name"], StagePosition(**stage["position"]), buffers)
 
     def images_done(self, first: int, resume: Resume | None) -> int:
         """Training images behind us, for the progress display."""
@@ -250,7 +257,7 @@ def final_tensors(learner: Learner) -> dict[str, Tensor]:
     return {**learner.network.state_dict(), "class_means": learner.means}
 
 
-class _Watcher:
+class _MetricsListener:
     """Passes events on, and keeps the epochs' records in the folder."""
 
     def __init__(self, listener: Listener, folder: RunFolder):
@@ -262,7 +269,7 @@ class _Watcher:
         self.listener.epoch(record)
 
 
-class _Record:
+class ResultRecord:
     """What becomes `result.json`. Apart from `seconds` and `environment`, a function of config and code."""
 
     def __init__(self, settings: Settings, stream: Stream, folder: RunFolder, first_task: str):

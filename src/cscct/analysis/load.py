@@ -1,0 +1,267 @@
+"""From folders to runs, and from runs to groups that differ by seed alone. Only stored files are read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+from safetensors import SafetensorError
+
+from ..errors import UserError
+from ..methods import EXTRAS
+from ..metrics import cumulative
+from ..runs.folder import CONFIG, METRICS, RESULT, RunFolder
+from .settings import EXPERIMENT, Flat, effective, label_groups
+
+Array = npt.NDArray[Any]
+DEPTH = 2  # a comparison holds its runs one level down, a sweep of comparisons two
+
+
+class Missing(Exception):
+    """Something that a figure needs is not there or damaged; the page says so and goes on."""
+
+
+@dataclass(frozen=True)
+class Run:
+    path: Path
+    settings: dict[str, Any]  # as in config.yaml
+    result: dict[str, Any]
+
+    @property
+    def method(self) -> str:
+        return str(self.result["method"])
+
+    @property
+    def base(self) -> str:
+        return self.method.split("+")[0]
+
+    @property
+    def seed(self) -> int:
+        return int(self.result["seed"])
+
+    @property
+    def headline(self) -> str:
+        return str(self.result["headline"])
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.result["status"] == "finished")
+
+    @property
+    def matrix(self) -> list[list[float]]:
+        rows: list[list[float]] = self.result["matrix"][self.headline]
+        return rows
+
+    @property
+    def summary(self) -> dict[str, float | None]:
+        found: dict[str, float | None] = self.result["summary"][self.headline]
+        return found
+
+    @property
+    def curve(self) -> list[float]:
+        """Accuracy on all classes seen, after each task."""
+        return [float(task["accuracy"][self.headline]) for task in self.result["tasks"]]
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Classes of each task that is done."""
+        return tuple(len(task["classes"]) for task in self.result["tasks"])
+
+    @cached_property
+    def classes(self) -> tuple[str, ...]:
+        """Names, in order of learning."""
+        return tuple(str(name) for task in self.result["tasks"] for name in task["classes"])
+
+    @property
+    def planned(self) -> int:
+        return len(self.result["task_sizes"])
+
+    def progress(self) -> str:
+        """What to say of a run that is not finished."""
+        state = "failed" if self.result["status"] == "failed" else "is unfinished"
+        return f"{self.path} {state}: {len(self.sizes)} of {self.planned} tasks are done."
+
+    def tensors(self, task: int) -> dict[str, Array]:
+        try:
+            return {name: tensor.numpy() for name, tensor in RunFolder(self.path).task(task).items()}
+        except (OSError, SafetensorError) as error:
+            raise Missing(f"{self.path / 'tasks'} lacks a readable file of task {task + 1}.") from error
+
+    def confusion(self, task: int) -> Array:
+        """Counts after a task: rows are true classes, columns predicted ones, by the run's own prediction."""
+        seen = sum(self.sizes[: task + 1])
+        counts = self.tensors(task).get(f"confusion.{self.headline}")
+        if counts is None or counts.shape != (seen, seen):
+            raise Missing(f"{self.path} holds no confusion of {seen} classes for task {task + 1}.")
+        return counts
+
+    def epochs(self) -> list[dict[str, Any]]:
+        """Lines of metrics.jsonl. Half a line at the end is what a killed run leaves, and is passed over."""
+        path = self.path / METRICS
+        try:
+            lines = path.read_text().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise Missing(f"{path} cannot be read.") from error
+        records = []
+        for number, line in enumerate(lines, start=1):
+            try:
+                record = json.loads(line)
+                records.append({**record, "place": (int(record["task"]), str(record["stage"]), int(record["epoch"]))})
+            except (ValueError, TypeError, KeyError) as error:
+                if number < len(lines):
+                    raise Missing(f"{path} is damaged in line {number}.") from error
+        return records
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ by seed alone, and have come equally far."""
+
+    label: str
+    runs: tuple[Run, ...]  # by seed
+    effective: Flat = field(repr=False)
+
+    @property
+    def method(self) -> str:
+        return self.runs[0].method
+
+    @property
+    def base(self) -> str:
+        return self.runs[0].base
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(run.seed for run in self.runs)
+
+    @property
+    def complete(self) -> bool:
+        """All tasks are done."""
+        return len(self.runs[0].sizes) == self.runs[0].planned
+
+    @cached_property
+    def comparable(self) -> tuple[Run, ...]:
+        """The runs whose classes can be averaged one by one: all if they share the class order, else the first."""
+        same = all(run.classes == self.runs[0].classes for run in self.runs)
+        return self.runs if same else self.runs[:1]
+
+    @property
+    def averaging(self) -> str:
+        """What a figure with classes in it shows, for its caption."""
+        if len(self.runs) == 1:
+            return f"Seed {self.seeds[0]}."
+        if len(self.comparable) == 1:
+            return f"Seed {self.seeds[0]} only: the class order differs between the seeds."
+        return f"Mean over {len(self.runs)} seeds."
+
+
+def find_runs(paths: Sequence[Path]) -> list[Path]:
+    """Run folders; a folder that holds several, up to two levels down, stands for all of them."""
+    found: dict[Path, Path] = {}
+    for path in paths:
+        if not path.exists():
+            raise UserError(f"There is no folder {path}.")
+        if not path.is_dir():
+            raise UserError(f"{path} is a file; a report is made from run folders.")
+        inside = _runs_in(path, DEPTH)
+        if not inside:
+            raise UserError(f"{path} holds no run of cscct, and neither do the folders in it.")
+        for run in inside:
+            found.setdefault(run.resolve(), run)
+    return list(found.values())
+
+
+def _runs_in(folder: Path, depth: int) -> list[Path]:
+    config = folder / CONFIG
+    if config.is_file() and b"cscct_version" in config.read_bytes():
+        return [folder]
+    if depth == 0:
+        return []
+    return [run for below in sorted(folder.iterdir()) if below.is_dir() for run in _runs_in(below, depth - 1)]
+
+
+def read_runs(paths: Sequence[Path], warn: Callable[[str], None]) -> list[Run]:
+    runs: dict[str, Run] = {}
+    for path in paths:
+        run = _read(path)
+        if not run.sizes:
+            warn(f"{path} is left out: no task of it is done yet.")
+            continue
+        same = json.dumps([effective(run.settings), run.seed], sort_keys=True)
+        if same in runs:  # counted twice, it would make the spread over seeds too small
+            keep, drop = (run, runs[same]) if len(run.sizes) > len(runs[same].sizes) else (runs[same], run)
+            warn(f"{drop.path} is left out: {keep.path} is the same run, same seed included.")
+            run = keep
+        runs[same] = run
+    if not runs:
+        raise UserError("There is nothing to report: none of the runs has finished its first task.")
+    return list(runs.values())
+
+
+def _read(path: Path) -> Run:
+    folder = RunFolder(path)
+    settings = folder.settings().dump()
+    file = path / RESULT
+    try:
+        result = folder.result()
+        if not isinstance(result, dict):
+            raise ValueError("not a mapping")
+        run = Run(path, settings, result or {"tasks": []})
+        if run.sizes:
+            _check(run)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{file} is damaged: it does not hold the result of a run. Leave {path} out.") from error
+    return run
+
+
+def _check(run: Run) -> None:
+    """Everything that is read later, read once; what is not as it should be raises."""
+    tasks = len(run.sizes)
+    cumulative(run.matrix, run.result["task_sizes"])  # shapes and sizes
+    if not len(run.matrix) == len(run.curve) == tasks <= run.planned or not all(run.sizes):
+        raise ValueError("tasks and accuracies do not fit together")
+    if len(set(run.classes)) != len(run.classes):
+        raise ValueError("a class name stands twice")
+    names = ("average_incremental_accuracy", "last_accuracy", "act")
+    if not all(isinstance(run.summary[name], float) for name in names):
+        raise ValueError("the summary is not whole")
+    _ = run.method, run.seed, run.finished, run.summary["apt"], run.summary["forgetting"]
+
+
+def group_runs(runs: Sequence[Run]) -> list[Group]:
+    """Groups in the order in which they were given, but those of one experiment together and additions after their
+    base; within a group, by seed."""
+    found: dict[str, list[Run]] = {}
+    experiments, families = (list(dict.fromkeys(map(of, runs))) for of in (_experiment, lambda run: run.base))
+
+    def place(run: Run) -> tuple[int, ...]:
+        order = experiments.index(_experiment(run)), families.index(run.base)
+        return (*order, _rank(run.method), bool(_state(run)))
+
+    for run in sorted(runs, key=place):
+        found.setdefault(json.dumps([effective(run.settings), run.sizes], sort_keys=True), []).append(run)
+    settings = [effective(members[0].settings) for members in found.values()]
+    labels = label_groups(settings, [_state(members[0]) for members in found.values()])
+    return [
+        Group(label, tuple(sorted(members, key=lambda run: run.seed)), flat)
+        for label, members, flat in zip(labels, found.values(), settings, strict=True)
+    ]
+
+
+def _experiment(run: Run) -> str:
+    flat = effective(run.settings)
+    return json.dumps([flat.get(name) for name in EXPERIMENT])
+
+
+def _rank(method: str) -> int:
+    """The base first, then its additions in the order of the paper."""
+    added = method.partition("+")[2]
+    return ["", *EXTRAS].index(added) if added in EXTRAS else 0
+
+
+def _state(run: Run) -> str:
+    return "" if len(run.sizes) == run.planned else f"{len(run.sizes)} of {run.planned} tasks"

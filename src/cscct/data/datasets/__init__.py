@@ -1,0 +1,1 @@
+"""The built-in datasets, a file for each layout; `data/registry.py` names them."""

@@ -1,0 +1,50 @@
+"""The machine a run is carried out on: device, threads, memory and compiler."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import sys
+from contextlib import suppress
+from typing import cast
+
+import torch
+
+from ..config import Device
+from ..errors import UserError
+
+
+def choose_device(wanted: str) -> Device:
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if wanted == "auto":
+        return "cuda" if there["cuda"] else "mps" if there["mps"] else "cpu"
+    if not there[wanted]:
+        raise UserError(f"There is no {wanted} device on this machine; use --device auto or cpu.")
+    return cast(Device, wanted)
+
+
+def keep_freed_memory() -> None:
+    """Large tensors are freed and wanted again in every step. By default the C library gives those above 32 MB back
+    to the system each time, which then has to clear every page anew: a third of the time at batch 1024."""
+    trim_threshold, mmap_threshold, mmap_max = -1, -3, -4  # their numbers in malloc.h
+    with suppress(OSError, AttributeError, TypeError):  # another C library
+        mallopt = ctypes.CDLL(None).mallopt
+        if not mallopt(mmap_threshold, 1 << 30):  # older ones refuse so much
+            mallopt(mmap_max, 0)
+        mallopt(trim_threshold, (1 << 31) - 1)
+
+
+def require_compiler(compile_: str) -> None:
+    name = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
+    if compile_ != "none" and shutil.which(name) is None:
+        raise UserError(
+            f"runtime.compile is {compile_}, which needs a C++ compiler, and {name} was not found: install one, "
+            "name it in the variable CXX, or leave out --compile."
+        )
+
+
+def choose_threads(wanted: int) -> int:
+    if wanted:
+        return wanted
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,110 @@
+"""The sizes at which the paper's results can be repeated.
+
+`paper` is the whole thing. The other two are its shape in small, on CIFAR-100, for a machine without a GPU: the same
+methods, losses and order of events; fewer classes, images, epochs and layers. Their numbers are not the paper's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..config import load_preset
+from ..methods import METHODS
+from ..yamltext import Raw
+
+USUAL_BATCH = {"cifar100": 128, "imagenet-subset": 64}  # in the paper
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Everything by the number of classes that a task brings here (`step`), where it depends on that."""
+
+    name: str
+    dataset: str
+    classes: int
+    first: int  # classes of the first task, where the paper has 50
+    steps: Mapping[str, Mapping[int, int]]  # for each of the paper's datasets: the paper's C -> ours
+    epochs: Mapping[int, int]  # those of a balanced stage included
+    images: Mapping[int, int] | None  # training images a class; None: all
+    test_images: int | None
+    depth: int
+    shrink: int  # batch and memory are so many times smaller
+
+    def protocol(self, dataset: str, B: int, C: int) -> tuple[int, int]:
+        step = self.steps[dataset][C]
+        return (step if B == C else self.first), step
+
+    def memory(self, exemplars: int) -> int:
+        return -(-exemplars // self.shrink)
+
+    def summary(self) -> str:
+        def by_step(values: Mapping[int, int]) -> str:
+            if len(set(values.values())) == 1:
+                return str(next(iter(values.values())))
+            return ", ".join(f"{value} at C={step}" for step, value in values.items())
+
+        images = "all their images" if self.images is None else f"{by_step(self.images)} training images a class"
+        return (
+            f"{self.classes} classes of CIFAR-100 (B={self.first} where the paper has 50), {images}, "
+            f"ResNet-{self.depth}, epochs: {by_step(self.epochs)}, batch {128 // self.shrink} for the paper's 128, "
+            f"{self.memory(20)} exemplars a class for its 20, one thread"
+        )
+
+    def layer(self, base: str, dataset: str, B: int, C: int, memory: int, batch_size: int) -> Raw:
+        """The settings of a cell at this scale."""
+        first, step = self.protocol(dataset, B, C)
+        epochs = self.epochs[step]
+        layer: Raw = {
+            "protocol": {"base": first, "step": step},
+            "data": {"classes": self.classes, "test_per_class": self.test_images},
+            "network": {"depth": self.depth},
+            "train": {"epochs": epochs, "batch_size": batch_size * 128 // USUAL_BATCH[dataset] // self.shrink},
+            "memory": {"per_class": self.memory(memory)},
+            "runtime": {"threads": 1},
+        }
+        if self.images is not None:
+            layer["data"]["train_per_class"] = self.images[step]
+        if METHODS[base].settings.get("finetune"):
+            balanced = max(1, epochs // 8)  # 20 of 160; they are among the epochs
+            layer["train"]["epochs"] = epochs - balanced
+            layer["finetune"] = {"epochs": balanced, "batch_size": 128 // self.shrink}
+        if dataset != self.dataset:  # what the recipe for the paper's dataset says of the losses
+            layer["loss"] = dict(load_preset(dataset)["bases"][METHODS[base].preset_name].get("loss", {}))
+        return layer
+
+
+SCALES: dict[str, Scale | None] = {
+    "paper": None,
+    # At most 2 minutes a run on one core, at least 6 tasks.
+    "cpu": Scale(
+        name="cpu",
+        dataset="cifar100",
+        classes=40,
+        first=20,
+        steps={"cifar100": {1: 1, 2: 2, 5: 4}, "imagenet-subset": {2: 1, 5: 2, 10: 4}},
+        epochs={1: 6, 2: 6, 4: 6},
+        images={1: 50, 2: 80, 4: 120},
+        test_images=20,
+        depth=8,
+        shrink=4,
+    ),
+    # At most 25 minutes a run on one core.
+    "cpu-large": Scale(
+        name="cpu-large",
+        dataset="cifar100",
+        classes=60,
+        first=30,
+        steps={"cifar100": {1: 1, 2: 2, 5: 5}, "imagenet-subset": {2: 1, 5: 2, 10: 5}},
+        epochs={1: 6, 2: 9, 5: 12},
+        images=None,
+        test_images=None,
+        depth=8,
+        shrink=1,
+    ),
+}
+
+
+def in_words(name: str) -> str:
+    scale = SCALES[name]
+    return "the paper's own" if scale is None else scale.summary()

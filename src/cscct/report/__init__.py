@@ -1,0 +1,120 @@
+"""Reports: one page, figures and tables from stored runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ..analysis.differences import Differences, find_differences
+from ..analysis.load import Group, find_runs, group_runs, read_runs
+from ..analysis.measures import summarise
+from ..errors import UserError
+from ..runs.files import write_text
+from .canvas import FigureWriter, as_csv
+from .page import GENERATOR, box, folded, render
+from .sections import Sections
+from .tables import runs_table, summary_table
+
+__all__ = ["find_runs", "write_report"]
+
+PAGE = "index.html"
+
+
+def write_report(
+    folders: Sequence[Path],
+    out: Path,
+    *,
+    log_axis: bool = False,
+    tensorboard: bool = False,
+    title: str | None = None,
+    warn: Callable[[str], None],
+) -> Path:
+    """Reads the runs in `folders` and writes index.html, summary.csv, runs.csv and figures/ to `out`.
+
+    log_axis: accuracy on a logarithmic axis. tensorboard: event files too. Returns the page's path.
+    """
+    if tensorboard:
+        from .tensorboard import writer_class
+
+        writer_class()  # its absence is told before any work
+    groups = group_runs(read_runs(find_runs(folders), warn))
+    differences = find_differences(groups)
+    notes = _unfinished(groups)
+    for sentence in [*notes, *_loud(differences)]:
+        warn(sentence)
+    try:
+        writer = _prepare(out)
+        if tensorboard:
+            from .tensorboard import write_events
+
+            write_events(groups, out / "tensorboard", warn)
+        text = _compose(groups, differences, notes, writer, log_axis, title)
+        write_text(out / PAGE, text)
+    except OSError as error:
+        raise UserError(f"The report cannot be written to {out}: {error.strerror or error}.") from error
+    return out / PAGE
+
+
+def _prepare(out: Path) -> FigureWriter:
+    """A folder for the report. Figures of an earlier one go: they may be of other runs."""
+    if (out / PAGE).exists() and GENERATOR not in (out / PAGE).read_text(encoding="utf-8", errors="replace")[:2000]:
+        raise UserError(f"{out / PAGE} is not a report of cscct, and would be overwritten: choose another folder.")
+    known = (out / PAGE).exists()
+    (out / "figures").mkdir(parents=True, exist_ok=True)
+    for old in (out / "figures").iterdir() if known else ():
+        if old.suffix in (".png", ".svg", ".csv"):
+            old.unlink()
+    return FigureWriter(out / "figures")
+
+
+def _compose(
+    groups: list[Group],
+    differences: Differences,
+    notes: list[str],
+    writer: FigureWriter,
+    log_axis: bool,
+    title: str | None,
+) -> str:
+    rows = summarise(groups)
+    (writer.folder.parent / "summary.csv").write_text(as_csv(summary_table(rows)), encoding="utf-8")
+    (writer.folder.parent / "runs.csv").write_text(as_csv(runs_table(groups)), encoding="utf-8")
+    make = Sections(groups, writer)
+    sections = [make.summary(rows), make.curves(log_axis), make.bars(rows)]
+    sections += [make.matrices(), make.forgetting(), make.features(), make.confusion(), make.similarity()]
+    sections += [make.losses(), make.protocol()]
+    if writer.lacking_glyphs:
+        notes = [*notes, "Some class names hold characters that no installed font has; figures show boxes for them."]
+    runs = [run for group in groups for run in group.runs]
+    datasets = list(dict.fromkeys(str(run.settings["dataset"]) for run in runs))
+    methods = list(dict.fromkeys(group.method for group in groups))
+    named = ", ".join(methods) if len(methods) <= 4 else f"{len(methods)} methods"
+    counted = f"{len(runs)} run{'s' if len(runs) > 1 else ''} in {len(groups)} group{'s' if len(groups) > 1 else ''}"
+    subtitle = f"{counted}; a group holds runs that differ by seed alone." if len(runs) > 1 else str(runs[0].path)
+    return render(title or f"{named} on {', '.join(datasets)}", subtitle, _top(differences, notes), sections)
+
+
+def _top(differences: Differences, notes: Sequence[str]) -> list[str]:
+    boxes = []
+    if differences.experiments:
+        sentence = (
+            "These groups are different experiments. What sets them apart here may be one of the following rather "
+            "than the method:"
+        )
+        boxes.append(box(sentence, differences.experiments, warning=True))
+    if notes:
+        boxes.append(box("Not all is there:", notes))
+    if differences.recipes:
+        note = f"The methods are trained in different ways ({len(differences.recipes)} settings)"
+        boxes.append(folded(note, box("As their recipes say:", differences.recipes)))
+    return boxes
+
+
+def _loud(differences: Differences) -> list[str]:
+    if not differences.experiments:
+        return []
+    what = "; ".join(told.partition(":")[0] for told in differences.experiments)
+    return [f"The groups are different experiments, put in one picture: they differ in {what}. The page tells more."]
+
+
+def _unfinished(groups: Sequence[Group]) -> list[str]:
+    return [run.progress() for group in groups for run in group.runs if not run.finished]

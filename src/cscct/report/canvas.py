@@ -1,0 +1,150 @@
+"""A figure with its numbers and words, and the writer that keeps it as PNG, SVG and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.legend import Legend
+
+WIDTH = 7.0  # inches: a page of a paper between its margins
+DPI = 200
+NAMES = 30  # more class names than this do not fit along an axis at a readable size
+_STYLE = {
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid.axis": "both",
+    "grid.alpha": 0.3,
+    "svg.hashsalt": "cscct",  # the same report has the same bits
+}
+
+
+@dataclass(frozen=True)
+class ReportFigure:
+    name: str  # of its files
+    figure: Figure
+    table: list[list[Any]]  # the numbers, first row their names
+    alt: str  # for those who do not see it
+    caption: str
+
+
+@dataclass
+class FigureWriter:
+    folder: Path
+    lacking_glyphs: bool = False  # some name holds a character that no installed font has
+    names: set[str] = field(default_factory=set)
+
+    def keep(self, picture: ReportFigure) -> str:
+        """Writes the files; returns the SVG."""
+        stem = self.folder / picture.name
+        with warnings.catch_warnings(record=True) as heard, style():
+            warnings.simplefilter("always")
+            # Straight to the canvases: savefig would draw everything twice, and lay it out for each format anew.
+            picture.figure.set_dpi(DPI)
+            FigureCanvasAgg(picture.figure).print_png(f"{stem}.png", pil_kwargs={"compress_level": 4})
+            picture.figure.set_layout_engine("none")
+            svg = io.StringIO()
+            FigureCanvasSVG(picture.figure).print_svg(svg, metadata={"Date": None})
+        self.lacking_glyphs |= any("missing from font" in str(one.message) for one in heard)
+        (self.folder / f"{picture.name}.svg").write_text(svg.getvalue(), encoding="utf-8")
+        self.keep_table(picture.name, picture.table)
+        return svg.getvalue()
+
+    def keep_table(self, name: str, table: Sequence[Sequence[Any]]) -> None:
+        (self.folder / f"{name}.csv").write_text(as_csv(table), encoding="utf-8")
+
+    def name(self, kind: str, label: str) -> str:
+        """A file name for one group's figure, unlike all others even where case does not count."""
+        plain = f"{kind}-" + re.sub(r"[^\w+=.]+", "-", label, flags=re.ASCII).strip("-.")[:80]
+        free, count = plain, 1
+        while free.lower() in self.names:
+            count += 1
+            free = f"{plain}-{count}"
+        self.names.add(free.lower())
+        return free
+
+
+def style() -> Any:
+    """Settings of matplotlib for as long as the context lasts."""
+    known = {entry.name for entry in matplotlib.font_manager.fontManager.ttflist}
+    further = ("Noto Sans CJK SC", "Noto Sans", "Noto Sans Arabic", "Noto Sans Devanagari", "Arial Unicode MS")
+    fonts = ["DejaVu Sans", *(font for font in further if font in known)]
+    rc: Any = {**_STYLE, "font.family": fonts}  # its type would list every name there is
+    return matplotlib.rc_context(rc)
+
+
+def new_figure(width: float, height: float) -> Figure:
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def as_csv(table: Sequence[Sequence[Any]]) -> str:
+    """Numbers with all their digits; not a number is an empty cell."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([["" if cell != cell else cell for cell in row] for row in table])
+    return out.getvalue()
+
+
+def short(name: str, length: int = 24) -> str:
+    """A name on one line, of bearable length."""
+    text = " ".join(name.split()) or "(no name)"
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def plain(text: str) -> str:
+    """Matplotlib takes what stands between two dollar signs for mathematics."""
+    return text.replace("$", r"\$")
+
+
+def named_ticks(axes: Axes, axis: str, names: Sequence[str], offset: int = 0) -> None:
+    """Class names along an axis if they fit, else the places of classes in the order of learning."""
+    sides = {"x": axes.set_xticks, "y": axes.set_yticks}
+    if len(names) <= NAMES:
+        turned: dict[str, Any] = {"rotation": 90} if axis == "x" and max(map(len, names)) > 2 else {}
+        sides[axis](range(len(names)), [short(name) for name in names], parse_math=False, fontsize=8, **turned)
+        return
+    step = next(step for step in (5, 10, 20, 50, 100, 200, 500, 1000, 10**6) if len(names) / step <= 12)
+    places = [place for place in range(len(names)) if (place + offset + 1) % step == 0]
+    sides[axis](places, [str(place + offset + 1) for place in places], fontsize=8)
+
+
+def legend_below(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], columns: int = 0) -> Legend:
+    """Never over the data. Texts are set afterwards: matplotlib leaves out labels with a leading underscore."""
+    columns = columns or legend_columns(figure.get_figwidth(), labels)
+    legend = figure.legend(
+        handles,
+        ["-"] * len(labels),
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+        fontsize=8,
+        handlelength=2.6,  # long enough to tell dashes
+    )
+    for text, label in zip(legend.get_texts(), labels, strict=True):
+        text.set_parse_math(False)
+        text.set_text(label)
+    return legend
+
+
+def legend_columns(width: float, labels: Sequence[str]) -> int:
+    """As many as fit: a letter of 8 points is about 0.065 inches wide."""
+    return max(1, min(len(labels), int(width / (0.5 + 0.065 * max(map(len, labels))))))
+
+
+def boundaries(sizes: Sequence[int]) -> list[int]:
+    """Where a new task begins, counted in classes."""
+    return [int(place) for place in np.cumsum(sizes)[:-1]]

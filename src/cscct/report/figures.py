@@ -1,0 +1,172 @@
+"""Curves and bars: accuracy over tasks, APT and ACT, forgetting of each class."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from ..analysis.load import Array, Group
+from ..analysis.measures import SummaryRow, mean_and_sd
+from .canvas import WIDTH, ReportFigure, legend_below, new_figure, short, style
+from .curves import COLOURS, MARKERS
+
+LINES = ("-", "--", ":", "-.")
+ROWS = 50  # bars in a column
+MOST = 200  # bars in a figure; of more classes the ends are shown
+
+
+def accuracy_curves(groups: Sequence[Group], log_axis: bool) -> ReportFigure:
+    table: list[list[Any]] = [["group", "task", "classes_seen", "accuracy_mean", "accuracy_sd", "seeds"]]
+    with style():
+        figure = new_figure(WIDTH, 3.6 + 0.09 * len(groups))
+        axes = figure.add_subplot()
+        handles = []
+        for i, group in enumerate(groups):
+            mean, sd = mean_and_sd([run.curve for run in group.runs])
+            seen = np.cumsum(group.runs[0].sizes)
+            colour, line = COLOURS[i % len(COLOURS)], LINES[i // len(COLOURS) % len(LINES)]
+            marker = MARKERS[i % len(MARKERS)] if len(seen) <= 30 else ""
+            handles += axes.plot(seen, mean, color=colour, linestyle=line, marker=marker, markersize=4, linewidth=1.4)
+            if len(group.runs) > 1:
+                axes.fill_between(seen, mean - sd, mean + sd, color=colour, alpha=0.15, linewidth=0)
+            deviations = sd if len(group.runs) > 1 else np.full(len(sd), np.nan)
+            points = zip(seen.tolist(), mean.tolist(), deviations.tolist(), strict=True)
+            table += [[group.label, t + 1, *point, len(group.runs)] for t, point in enumerate(points)]
+        axes.set(xlabel="classes seen", ylabel="accuracy on all classes seen (%)")
+        axes.grid()
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low, 0), min(high, 100.5))
+        if log_axis:
+            log_accuracy(axes)
+        legend_below(figure, handles, [_with_headline(group) for group in groups])
+    ends = "; ".join(
+        f"{group.label} ends at {mean_and_sd([r.curve for r in group.runs])[0][-1]:.1f} %" for group in groups[:8]
+    )
+    band = " The band is one standard deviation over seeds." if any(len(g.runs) > 1 for g in groups) else ""
+    return ReportFigure(
+        "accuracy",
+        figure,
+        table,
+        f"Curves of the accuracy on all classes seen against their number. {ends}.",
+        f"Accuracy on all classes seen so far, after each task{', on a logarithmic axis' if log_axis else ''}." + band,
+    )
+
+
+def _last_rows(table: list[list[Any]]) -> list[list[Any]]:
+    return list({row[0]: row for row in table[1:]}.values())
+
+
+def log_accuracy(axes: Axes) -> None:
+    """Accuracy on a logarithmic axis, as in the paper's phase-wise curves: plain numbers, as many as stand apart."""
+    low, high = (max(value, 0.5) for value in axes.dataLim.intervaly)
+    axes.set_yscale("log")
+    axes.set_ylim(low / 1.08, min(high * 1.08, 104))
+    room, apart = math.log(max(high / low, 1.01)) / 14, list[float]()
+    for tick in (1, 2, 5, 10, 20, 50, 100, 30, 70, 40, 60, 80, 90):  # the rounder ones first
+        if low / 1.08 <= tick <= high * 1.08 and all(abs(math.log(tick / other)) > room for other in apart):
+            apart.append(tick)
+    axes.yaxis.set_major_locator(FixedLocator(apart))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
+
+
+def _with_headline(group: Group) -> str:
+    return f"{group.label} (nearest mean)" if group.runs[0].headline == "nme" else group.label
+
+
+def apt_and_act(rows: Sequence[SummaryRow]) -> ReportFigure:
+    names = {"apt": "APT, past tasks", "act": "ACT, current task"}
+    table: list[list[Any]] = [["group", "apt_mean", "apt_sd", "act_mean", "act_sd", "seeds"]]
+    with style():
+        figure = new_figure(WIDTH, 0.9 + 0.42 * max(2, len(rows)))
+        axes = figure.add_subplot()
+        for i, name in enumerate(names):
+            for place, row in enumerate(rows):
+                value = row.metrics[name]
+                if value is None:
+                    continue
+                y = place + 0.19 * (2 * i - 1)
+                axes.barh(y, value.mean, 0.36, color=COLOURS[i], xerr=value.deviation, error_kw={"capsize": 2, "lw": 1})
+                end = value.mean + (value.deviation or 0)
+                axes.text(end + 0.8, y, f"{value.mean:.1f}", va="center", fontsize=8)
+        axes.set_yticks(range(len(rows)), [short(row.group.label, 48) for row in rows], parse_math=False)
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.set(xlabel="accuracy (%)", xlim=(0, 109))
+        axes.set_xticks(range(0, 101, 20))
+        axes.grid(axis="x")
+        axes.set_axisbelow(True)
+        legend_below(figure, [Patch(color=COLOURS[i]) for i in range(2)], list(names.values()))
+    for row in rows:
+        cells = [cell for name in names for cell in _cells(row.metrics[name])]
+        table.append([row.group.label, *cells, len(row.group.runs)])
+    told = "; ".join(f"{row[0]}: APT {_number(row[1])}, ACT {_number(row[3])}" for row in table[1:9])
+    bars = " Lines show one standard deviation over seeds." if any(len(row.group.runs) > 1 for row in rows) else ""
+    return ReportFigure(
+        "apt-act",
+        figure,
+        table,
+        f"Bars of accuracy on past and current tasks. {told}.",
+        "Accuracy on past tasks (APT: what is kept) and on the task just learned (ACT: what is taken in), each "
+        f"averaged over tasks.{bars}",
+    )
+
+
+def _cells(value: Any) -> list[float | None]:
+    return [value.mean, value.deviation] if value else [None, None]
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.1f} %"
+
+
+def forgetting_limits(found: Sequence[tuple[Array, Array]]) -> tuple[float, float]:
+    """One axis for all groups: from the smallest to the largest bar, deviations included, and zero."""
+    low = min([0.0, *(float(np.nanmin(mean - sd, initial=0)) for mean, sd in found)])
+    high = max([1.0, *(float(np.nanmax(mean + sd, initial=0)) for mean, sd in found)])
+    return low - 0.03 * (high - low) * (low < 0), high + 0.03 * (high - low)
+
+
+def forgetting(name: str, group: Group, mean: Array, sd: Array, limits: tuple[float, float]) -> ReportFigure:
+    """Bars for each class, most forgotten first, in as many columns as it takes."""
+    run, seeds = group.comparable[0], len(group.comparable)
+    task_of = np.repeat(np.arange(len(run.sizes)), run.sizes)
+    order = [int(i) for i in np.argsort(-mean, kind="stable") if not np.isnan(mean[i])]
+    table: list[list[Any]] = [["class", "task", "forgetting_mean", "forgetting_sd", "seeds"]]
+    for i in order:
+        table.append([run.classes[i], int(task_of[i]) + 1, float(mean[i]), float(sd[i]) if seeds > 1 else "", seeds])
+    shown = order if len(order) <= MOST else order[: MOST // 2] + order[-MOST // 2 :]
+    columns = max(1, math.ceil(len(shown) / ROWS))
+    rows = math.ceil(len(shown) / columns)
+    with style():
+        figure = new_figure(WIDTH if columns <= 2 else 2.8 * columns, 1.0 + 0.155 * max(rows, 4))
+        for column, axes in enumerate(figure.subplots(1, columns, squeeze=False)[0]):
+            ids = shown[column * rows : (column + 1) * rows]
+            colours = [COLOURS[0] if task_of[i] == 0 else COLOURS[4] for i in ids]
+            _forgetting_bars(axes, [run.classes[i] for i in ids], mean[ids], sd[ids] if seeds > 1 else None, colours)
+            axes.set(ylim=(rows - 0.4, -0.6), xlim=limits)
+        kinds = ["class of the first task", "class of a later task"]
+        legend_below(figure, [Patch(color=COLOURS[0]), Patch(color=COLOURS[4])], kinds)
+    cut = "" if shown is order else f" Of {len(order)} classes the {MOST // 2} at either end; all are in the CSV file."
+    worst = ", ".join(f"{run.classes[i]} {mean[i]:.1f}" for i in order[:3])
+    return ReportFigure(
+        name,
+        figure,
+        table,
+        f"Bars of forgetting for {len(shown)} classes of {group.label}. Most forgotten: {worst}.",
+        f"{group.label}. {group.averaging}{cut}",
+    )
+
+
+def _forgetting_bars(axes: Axes, names: Sequence[str], mean: Array, sd: Array | None, colours: Sequence[str]) -> None:
+    axes.barh(range(len(names)), mean, 0.75, color=colours, xerr=sd, error_kw={"lw": 0.8})
+    axes.set_yticks(range(len(names)), [short(name, 20) for name in names], fontsize=8, parse_math=False)
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.grid(axis="x")
+    axes.set_axisbelow(True)
+    axes.set_xlabel("forgetting (percentage points)")

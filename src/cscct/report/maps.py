@@ -1,0 +1,142 @@
+"""Matrices as maps of colour: accuracies, confusions, similarities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import PowerNorm
+
+from ..analysis.load import Array, Group
+from ..analysis.measures import accuracy_matrix, mean_and_sd
+from .canvas import NAMES, ReportFigure, boundaries, named_ticks, new_figure, style
+
+SHARES = [0, 1, 5, 10, 25, 50, 75, 100]
+MANY = 20  # tasks
+READABLE = 12  # cells in a row that can hold a number of 8 points
+
+
+def accuracy_map(name: str, group: Group) -> ReportFigure:
+    mean, sd = mean_and_sd([accuracy_matrix(run) for run in group.runs])
+    tasks, seeds = len(mean), len(group.runs)
+    table: list[list[Any]] = [["after_task", "on_task", "accuracy_mean", "accuracy_sd", "seeds"]]
+    for t, k in zip(*np.tril_indices(tasks), strict=True):
+        table.append([int(t) + 1, int(k) + 1, float(mean[t, k]), float(sd[t, k]) if seeds > 1 else "", seeds])
+    side = min(5.2, max(1.8, 0.42 * tasks))
+    with style():
+        figure = new_figure(side + 1.6, side + 0.7)
+        axes = figure.add_subplot()
+        image = axes.imshow(mean, vmin=0, vmax=100, cmap="viridis", interpolation="nearest")
+        _bare(axes)
+        ticks = range(tasks) if tasks <= READABLE + 8 else range(4, tasks, 5)
+        axes.set_xticks(ticks, [str(t + 1) for t in ticks])
+        axes.set_yticks(ticks, [str(t + 1) for t in ticks])
+        axes.set(xlabel="accuracy on task", ylabel="after task")
+        if tasks <= READABLE:
+            _numbers(axes, mean)
+        figure.colorbar(image, ax=axes, label="accuracy (%)", shrink=0.9)
+    how = f"mean over {seeds} seeds" if seeds > 1 else f"seed {group.seeds[0]}"
+    return ReportFigure(
+        name,
+        figure,
+        table,
+        f"Accuracy matrix of {group.label} over {tasks} tasks; the first task is at {mean[0, 0]:.1f} % when learned "
+        f"and at {mean[-1, 0]:.1f} % at the end.",
+        f"{group.label}, {how}.",
+    )
+
+
+def _numbers(axes: Axes, matrix: Array) -> None:
+    for t, k in np.argwhere(np.isfinite(matrix)).tolist():
+        value = matrix[t, k]
+        axes.text(k, t, f"{value:.0f}", ha="center", va="center", fontsize=8, color="black" if value > 60 else "white")
+
+
+def _bare(axes: Axes) -> None:
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.tick_params(length=2)
+
+
+def _task_lines(axes: Axes, sizes: Sequence[int], colour: str, above: int = 0) -> None:
+    """Lines where tasks begin. above: classes that the rows leave out at the top."""
+    places = boundaries(sizes)
+    if len(places) > MANY:  # a grid would hide the map: the ends of the first task and of the old classes must do
+        places = [places[0], places[-1]]
+    rows, columns = axes.get_ylim()[0], axes.get_xlim()[1]
+    for place in places:
+        if place < columns:
+            axes.axvline(place - 0.5, color=colour, linewidth=0.9)
+        if 0 < place - above < rows:
+            axes.axhline(place - above - 0.5, color=colour, linewidth=0.9)
+
+
+def confusion_map(name: str, group: Group, shares: Array) -> ReportFigure:
+    run = group.comparable[0]
+    n, old = len(shares), sum(run.sizes[:-1])
+    table: list[list[Any]] = [["true_class", "predicted_class", "share_percent"]]
+    table += [[run.classes[i], run.classes[j], float(shares[i, j])] for i in range(n) for j in range(n)]
+    side = min(5.4, max(2.4, 0.21 * n))
+    with style():
+        figure = new_figure(side + 1.6, side + 0.7)
+        axes = figure.add_subplot()
+        # Most shares off the diagonal are small: the square root keeps them apart from nothing.
+        image = axes.imshow(shares, norm=PowerNorm(0.5, 0, 100), cmap="viridis", interpolation="nearest")
+        _bare(axes)
+        _task_lines(axes, run.sizes, "white")
+        for axis in "xy":
+            named_ticks(axes, axis, run.classes)
+        what = "class" if n <= NAMES else "class, in order of learning"
+        axes.set(xlabel=f"predicted {what}", ylabel=f"true {what}")
+        figure.colorbar(image, ax=axes, label="share of the true class (%)", ticks=SHARES, shrink=0.9)
+    return ReportFigure(
+        name,
+        figure,
+        table,
+        f"Confusion map of {group.label} after the last task, {n} classes, of which {n - old} are new. On average "
+        f"{np.nanmean(np.diag(shares)):.1f} % of a class is right.",
+        f"{group.label}. {group.averaging}",
+    )
+
+
+def similarity_limits(matrices: Sequence[Array]) -> tuple[float, float]:
+    """One scale for all groups: symmetric about zero where there are negative cosines, else from zero."""
+    values = np.concatenate([np.empty(0), *(matrix[np.isfinite(matrix)] for matrix in matrices)])
+    if not len(values):
+        return 0.0, 1.0
+    top = min(1.0, max(0.1, float(np.ceil(np.abs(values).max() * 10) / 10)))
+    return (-top, top) if values.min() < 0 else (0.0, top)
+
+
+def similarity_map(name: str, group: Group, matrix: Array, limits: tuple[float, float]) -> ReportFigure:
+    run = group.comparable[0]
+    rows, columns = matrix.shape
+    first = run.sizes[0]
+    later, earlier = run.classes[first:], run.classes[:columns]
+    table: list[list[Any]] = [["later_class", "earlier_class", "cosine"]]
+    table += [[later[i], earlier[j], float(matrix[i, j])] for i, j in np.argwhere(np.isfinite(matrix))]
+    cell = min(0.24, 5.4 / columns, 5.4 / rows)
+    width, height = max(2.2, cell * columns), max(1.2, cell * rows)
+    with style():
+        figure = new_figure(width + 1.8, height + 0.8)
+        axes = figure.add_subplot()
+        scale = colormaps["RdBu_r" if limits[0] < 0 else "cividis"].with_extremes(bad="0.88")  # white is a zero
+        image = axes.imshow(matrix, vmin=limits[0], vmax=limits[1], cmap=scale, interpolation="nearest")
+        _bare(axes)
+        _task_lines(axes, run.sizes, "0.35" if limits[0] < 0 else "white", above=first)
+        named_ticks(axes, "x", earlier)
+        named_ticks(axes, "y", later, offset=first)
+        what = "class" if max(rows, columns) <= NAMES else "class, in order of learning"
+        axes.set(xlabel=f"earlier {what}", ylabel=f"later {what}")
+        figure.colorbar(image, ax=axes, label="cosine")
+    return ReportFigure(
+        name,
+        figure,
+        table,
+        f"Map of the similarity of {rows} later to {columns} earlier classes of {group.label}; mean cosine "
+        f"{np.nanmean(matrix):.2f}, largest {np.nanmax(matrix):.2f}.",
+        f"{group.label}. {group.averaging}",
+    )

@@ -1,0 +1,54 @@
+"""The same numbers for TensorBoard: losses and rates by epoch, accuracies by task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..analysis.load import Group, Missing, Run
+from ..errors import UserError
+
+
+def writer_class() -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise UserError(
+            "Event files need the tensorboard package, which is not installed: pip install 'cscct[tensorboard]'"
+        ) from error
+    return SummaryWriter
+
+
+def write_events(groups: Sequence[Group], out: Path, warn: Callable[[str], None]) -> None:
+    writer_of = writer_class()
+    taken: set[str] = set()
+    for run in (run for group in groups for run in group.runs):
+        name, count = run.path.resolve().name, 1
+        while name.lower() in taken:
+            count += 1
+            name = f"{run.path.resolve().name}-{count}"
+        taken.add(name.lower())
+        for old in (out / name).glob("events.out.tfevents.*"):
+            old.unlink()  # of an earlier report: TensorBoard would draw both
+        with writer_of(str(out / name)) as writer:
+            _write(run, writer, warn)
+
+
+def _write(run: Run, writer: Any, warn: Callable[[str], None]) -> None:
+    try:
+        epochs = run.epochs()
+    except Missing as missing:
+        warn(f"No losses for TensorBoard: {missing}")
+        epochs = []
+    for step, record in enumerate(epochs, start=1):
+        values = {"loss": record.get("loss"), "lr": record.get("lr")}
+        values |= {f"loss parts/{name}": value for name, value in record.get("losses", {}).items()}
+        for tag, value in values.items():
+            if value is not None:
+                writer.add_scalar(tag, value, step)
+    for task, entry in enumerate(run.result["tasks"]):
+        for head, accuracy in entry["accuracy"].items():
+            writer.add_scalar(f"accuracy/{head}", accuracy, task + 1)
+            for k, value in enumerate(run.result["matrix"][head][task]):
+                writer.add_scalar(f"accuracy by task, {head}/task {k + 1}", value, task + 1)

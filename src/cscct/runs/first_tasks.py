@@ -1,0 +1,54 @@
+"""First tasks that several runs have in common, trained once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..config import Settings
+from .files import load_tensors, save_tensors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class FirstTaskCache:
+    """Networks after their first task, by what determines them: runs that share it train it once."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def has(self, fingerprint: str) -> bool:
+        return self._path(fingerprint).is_file()
+
+    def get(self, fingerprint: str) -> dict[str, Tensor] | None:
+        return load_tensors(self._path(fingerprint)) if self.has(fingerprint) else None
+
+    def put(self, fingerprint: str, tensors: Mapping[str, Tensor]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        save_tensors(self._path(fingerprint), tensors)
+
+    def _path(self, fingerprint: str) -> Path:
+        return self.folder / f"{fingerprint}.safetensors"
+
+
+def first_task_fingerprint(settings: Settings, data: str) -> str:
+    """A hash of everything that the first task's training depends on, and of nothing else. data: the dataset's own."""
+    dump, network, runtime = settings.dump(), settings.network, settings.runtime
+    parts = {
+        "version": dump["cscct_version"],
+        "content": data,
+        "dataset": settings.dataset,
+        "seed": settings.seed,
+        "base": settings.protocol.base,
+        "data": dump["data"],
+        "network": [network.backbone, network.depth, network.head, network.rows_per_class, network.relu_head],
+        "loss": {term.name: dump["loss"][term.name] for term in settings.terms if term.first_task},
+        "train": dump["train"],
+        "device": [runtime.device, runtime.threads, runtime.devices, runtime.nodes, settings.numerics.precision],
+        "compiled": settings.numerics.compile == "all",
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]

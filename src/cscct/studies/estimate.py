@@ -1,0 +1,75 @@
+"""How long a run may take, before it has begun: the multiplications it needs, at an assumed speed.
+
+Only a rule of thumb, and only for CPUs. Once runs of the same plan are finished, what they took corrects it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..config import Settings
+from ..data.registry import DATASETS
+from ..data.tasks import split_tasks
+from ..structs import Task
+
+FLOPS = 40e9  # a second and core, as measured with these small networks on a core of a server, others busy too
+# Forward and backward, the previous network's forward, forward alone.
+TRAIN, TEACHER, READ = 3.0, 1.0, 1.0
+MANY = 10**9
+
+
+def seconds(settings: Settings) -> tuple[float, float] | None:
+    """Of the first task, and of all that comes after; None where the dataset does not say how large it is."""
+    kind = DATASETS[settings.dataset]
+    if kind.extent is None or kind.num_classes is None:
+        return None
+    classes, extent, data = settings.data.classes or kind.num_classes, kind.extent, settings.data
+    train, test = min(data.train_per_class or MANY, extent.train), min(data.test_per_class or MANY, extent.test)
+    base = min(settings.protocol.base or (classes + 1) // 2, classes)
+    tasks = split_tasks(classes, base, settings.protocol.step or max(1, (classes - base + 4) // 5))
+    passes = [_passes(settings, task, train, test) for task in tasks]
+    speed = FLOPS * max(1, settings.runtime.threads) / (2 * _multiplications(settings, extent.size))
+    return passes[0] / speed, sum(passes[1:]) / speed
+
+
+def _passes(settings: Settings, task: Task, train: int, test: int) -> float:
+    """Forward passes that a task costs."""
+    quota, new = min(settings.memory.quota(task.n_seen), train), task.n_new * train
+    images = new + task.n_old * quota
+    cost = settings.train.epochs * images * (TRAIN if task.is_first else TRAIN + TEACHER)
+    if settings.finetune is not None and not task.is_first:
+        cost += settings.finetune.epochs * task.n_seen * quota * (READ + TEACHER)
+        cost += new * READ
+    herding = new * (1 if task.is_first else 2)
+    return cost + READ * (herding + task.n_seen * (2 * quota + test))
+
+
+def _multiplications(settings: Settings, native: int) -> float:
+    """Of one image on its way through the backbone; all of these networks are made of two 3×3 convolutions a block."""
+    size, network = settings.data.transform.size or native, settings.network
+    widths: tuple[int, ...]
+    if network.backbone.endswith("18"):
+        widths, blocks = (64, 128, 256, 512), 2
+        size //= 4 if network.backbone.startswith("lucir") else 2
+        total = 3.0 * 64 * 9 * (4 * size * size)
+    else:
+        widths, blocks = (16, 32, 64), (network.depth - 2) // 6
+        total = 3.0 * 16 * 9 * size * size
+    before = widths[0]
+    for stage, width in enumerate(widths):
+        side = max(1, size >> stage)
+        total += 9 * side * side * (before * width + (2 * blocks - 1) * width * width)
+        before = width
+    return total
+
+
+def measured_ratio(finished: Sequence[tuple[Settings, Mapping[str, Any]]]) -> float | None:
+    """What finished runs took over what they were thought to take, the first task aside: it may have been shared."""
+    ratios = []
+    for settings, result in finished:
+        expected = seconds(settings)
+        if expected is not None and expected[1] > 0:
+            ratios.append(sum(task["seconds"] for task in result["tasks"][1:]) / expected[1])
+    return statistics.median(ratios) if ratios else None

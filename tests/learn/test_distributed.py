@@ -1,0 +1,197 @@
+"""One batch over several processes gives what it gives in one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from cscct.learn.distributed import SINGLE_PROCESS, shard_sizes
+
+# Run by each process of a group: a few steps' losses and gradients, without stepping, written by the leader.
+SCRIPT = """
+import json, sys
+import torch
+from safetensors.torch import save_file
+from conftest import Silent, learner_for
+from cscct.data.batches import Pool
+from cscct.learn.loop import StageInputs, _losses
+from cscct.learn.group import SINGLE_PROCESS, launch
+from cscct.losses import WeightedSum
+
+base, devices, out = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+torch.set_num_threads(1)
+sets = ["train.epochs=1", "data.train_per_class=12", *(["finetune.epochs=1"] if base == "podnet" else [])]
+learner = learner_for(f"{base}+cscct", *sets)
+first, second = learner.stream.tasks[:2]
+learner.learn(first, Silent())  # in every process alone: the same bits
+learner.teacher = learner.network.frozen_copy()
+learner.network.head.grow(learner._first_rows(second, learner._class_features(second)))
+torch.manual_seed(0)
+with torch.no_grad():  # away from the teacher, so that no distance is zero
+    for parameter in learner.network.parameters():
+        parameter.add_(0.02 * torch.randn_like(parameter))
+learner.network.requires_grad_(True)
+parameters = [*learner.network.backbone.parameters(), *learner.network.head.trainable(old=False, scale=True)]
+group = launch(devices, 1, "cpu")
+learner.group = group
+new = [i for label in second.classes for i in learner.stream.train[label]]
+old = [i for label in range(second.n_old) for i in learner.memory.exemplars[label]]
+owner = {i: label for label in range(second.n_seen) for i in learner.stream.train[label]}
+CASES = {
+    "even": old[:8] + new[:8],
+    "uneven": old[:4] + new[:7],
+    "no old sample in the second share": old[:6] + new[:6],
+    "no new sample in the first share": old[:8] + new[:7],
+    "no old sample at all": new[:9],
+    "fewer samples than processes": new[:1],
+}
+found = {}
+for name, chosen in CASES.items():
+    indices = torch.tensor(chosen)
+    labels = torch.tensor([owner[i] for i in chosen])
+    part = group.shard(len(chosen))
+    own = part if part.stop > part.start else slice(0, 1)
+    images = learner.stream.train_view.train(indices, torch.Generator().manual_seed(1), own)
+    from cscct.structs import Batch
+    batch = Batch(images, labels[part], (labels >= second.n_old)[part])
+    loss = WeightedSum(learner.recipe.terms, second)
+    work = StageInputs("train", second, learner.network, learner.teacher, loss, parameters, lambda *_: [], False, group)
+    learner.network.eval()  # batch norm frozen: its statistics are each process's own
+    network = group.wrap_network(learner.network)
+    network.eval()
+    for parameter in parameters:
+        parameter.grad = None
+    assert group.sum_sizes(len(batch.labels)) == len(chosen)
+    total, parts = _losses(work, network, batch, len(chosen))
+    total.backward()
+    values = group.sum(torch.stack([part.detach() for part in parts.values()])) / group.size
+    for term, value in zip(parts, values):
+        found[f"{name}: loss {term}"] = value.reshape(1)
+    for i, parameter in enumerate(parameters):
+        gradient = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
+        found[f"{name}: gradient {i}"] = gradient.clone()
+found["features"] = learner.reader.__class__(learner.network, 7, torch.device("cpu"), group).features(
+    learner.stream.train_view, torch.tensor(new))
+found["few features"] = learner.reader.__class__(learner.network, 7, torch.device("cpu"), group).features(
+    learner.stream.train_view, torch.tensor(new[:1]))
+indices, labels = learner.stream.seen_test(second.n_old)
+reader = learner.reader.__class__(learner.network, 7, torch.device("cpu"), group)
+means = torch.randn(second.n_seen, 64, generator=torch.Generator().manual_seed(3))
+confusion, found["tested"] = reader.test(learner.stream.test_view, indices, labels, means)
+found["confusion"] = confusion["nme"]
+if group.is_leader:
+    save_file({name: value.contiguous() for name, value in found.items()}, out)
+"""
+
+
+def team_run(tmp_path: Path, base: str, devices: int) -> dict[str, torch.Tensor]:
+    script, out = tmp_path / "script.py", tmp_path / f"{base}-{devices}.safetensors"
+    script.write_text(SCRIPT)
+    root = Path(__file__).parents[1]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{root}:{root.parent / 'src'}"}
+    command: list[Any] = [sys.executable, script, base, str(devices), out]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return load_file(out)
+
+
+@pytest.mark.parametrize("base", ["icarl", "lucir", "podnet"])
+def test_two_processes_give_the_losses_and_gradients_of_one(base: str, tmp_path: Path) -> None:
+    one, two = team_run(tmp_path, base, 1), team_run(tmp_path, base, 2)
+    assert one.keys() == two.keys()
+    assert sum("loss csc" in name for name in one) == 6
+    for name, expected in one.items():
+        found = two[name]
+        scale = max(1.0, float(expected.abs().max()))
+        assert found.numpy() == pytest.approx(expected.numpy(), abs=1e-5 * scale), name
+    gradients = [value for name, value in one.items() if name.startswith("even: gradient")]
+    assert sum(bool(value.abs().max() > 1e-4) for value in gradients) > len(gradients) / 2
+
+
+def test_shares() -> None:
+    assert shard_sizes(10, 3) == [4, 3, 3]
+    assert shard_sizes(2, 4) == [1, 1, 0, 0]
+    assert SINGLE_PROCESS.part(5) == slice(0, 5)
+
+
+QUICK = ["--set", "data.train_per_class=30", "--set", "checkpoint.minutes=0", "--threads", "1"]
+
+
+def start(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "cscct", *words]
+    return subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def until(process: subprocess.Popen[str], done: Callable[[], bool]) -> None:
+    """Waits; the process must not end before."""
+    for _ in range(6000):
+        if done():
+            return
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.02)
+    raise AssertionError("it never came to that")
+
+
+def child_of(process: subprocess.Popen[str]) -> int:
+    """The process that computes along."""
+    found = [
+        int(path.parent.name)
+        for path in Path("/proc").glob("[0-9]*/stat")
+        if path.read_text().rpartition(")")[2].split()[1] == str(process.pid)
+    ]
+    python = [pid for pid in found if b"cscct" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    assert len(python) == 1
+    return python[0]
+
+
+def test_a_run_of_two_processes_is_killed_and_goes_on_in_one(tmp_path: Path) -> None:
+    words = ["run", "lucir+cscct", "digits", *QUICK, "--set", "train.epochs=8"]
+    alone = start(tmp_path, *words, "--out", "one", "--quiet")
+    assert alone.wait() == 0, alone.communicate()[1]
+
+    two = start(tmp_path, *words, "--out", "two", "--devices", "2", "--quiet")
+    until(two, lambda: (tmp_path / "two" / "tasks" / "001.safetensors").is_file())
+    two.kill()
+    two.wait()
+    resumed = start(tmp_path, "resume", "two", "--devices", "1", "--quiet")
+    assert resumed.wait() == 0, resumed.communicate()[1]
+
+    results = [json.loads((tmp_path / name / "result.json").read_text()) for name in ("one", "two")]
+    accuracies = [r["summary"]["classifier"]["average_incremental_accuracy"] for r in results]
+    assert [r["status"] for r in results] == ["finished", "finished"]
+    assert [len(r["tasks"]) for r in results] == [4, 4]
+    assert abs(accuracies[0] - accuracies[1]) < 6  # seeds differ by as much
+
+
+@pytest.mark.parametrize("victim", ["leader", "other"])
+def test_when_one_of_two_processes_is_killed_the_other_stops_and_says_so(victim: str, tmp_path: Path) -> None:
+    words = ["run", "lucir+cscct", "digits", *QUICK, "--out", "two", "--devices", "2", "--set", "train.epochs=200"]
+    leader = start(tmp_path, *words, "--quiet")
+    until(leader, lambda: (tmp_path / "two" / "checkpoints").is_dir())
+    other = child_of(leader)
+    if victim == "leader":
+        leader.kill()
+        for _ in range(1500):
+            if not Path(f"/proc/{other}").exists() or "Z" in Path(f"/proc/{other}/stat").read_text().split()[2]:
+                break
+            time.sleep(0.02)
+        else:
+            raise AssertionError("the other process goes on")
+    else:
+        os.kill(other, signal.SIGKILL)
+        assert leader.wait(timeout=30) == 1
+    said = leader.communicate(timeout=30)[1]
+    assert "Another process of this run has ended" in said
+    assert "Traceback" not in said

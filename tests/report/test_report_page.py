@@ -1,0 +1,169 @@
+"""The page and its files."""
+
+from __future__ import annotations
+
+import builtins
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reports import Report, one_run_fixture, report_fixture  # noqa: F401
+from synthetic import make_run
+
+from cscct.errors import UserError
+from cscct.report import write_report
+
+KINDS = ("matrix", "forgetting", "confusion", "similarity", "losses")
+
+
+class Reader(HTMLParser):
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_it_is_self_contained(report: Report) -> None:
+    tags = Reader(report.html).tags
+    loading = ("src", "href", "srcset", "data", "poster", "background")
+    links = [(tag, value) for tag, attrs in tags for name, value in attrs.items() if name in loading]
+    assert len(links) > 20
+    for tag, link in links:
+        if tag == "a" and link.startswith("figures/"):  # to be clicked, not loaded
+            assert (report.out / re.sub("%2B", "+", link)).is_file(), link
+        else:
+            assert link.startswith(("data:", "#")), link
+    assert not [tag for tag, _ in tags if tag in ("script", "iframe", "object", "embed")]
+    style = report.html[report.html.index("<style>") : report.html.index("</style>")]
+    assert "url(" not in style
+    assert "@import" not in style
+    assert "http://" not in report.html
+    assert "https://" not in report.html
+
+
+def test_all_figures_are_there_with_words(report: Report) -> None:
+    tags = Reader(report.html).tags
+    figures = [attrs["id"] for tag, attrs in tags if tag == "figure"]
+    per_group = [f"{kind}-{group}" for kind in KINDS for group in ("lucir", "lucir-2-of-4-tasks", "lucir+cscct")]
+    assert sorted(figures) == sorted(["accuracy", "apt-act", "tsne", *per_group])
+    images = [attrs for tag, attrs in tags if tag == "img"]
+    assert len(images) == len(figures)
+    assert all(image["src"].startswith("data:image/svg+xml;base64,") and len(image["alt"]) > 40 for image in images)
+    files = {path.name for path in (report.out / "figures").iterdir()}
+    assert files == {f"{name}.{kind}" for name in figures for kind in ("png", "svg", "csv")} | {"old-new.csv"}
+    anchors = {attrs["id"] for _, attrs in tags if "id" in attrs}
+    assert {attrs["href"][1:] for tag, attrs in tags if tag == "a" and attrs["href"].startswith("#")} <= anchors
+
+
+def test_names_are_escaped(report: Report) -> None:
+    assert "<i>Title</i>" in Reader(report.html).text
+    assert not [tag for tag, _ in Reader(report.html).tags if tag in ("i", "b")]
+
+
+def test_what_is_unfinished_or_cannot_be_drawn_is_said(report: Report) -> None:
+    text = Reader(report.html).text
+    assert "is unfinished: 2 of 4 tasks are done." in text
+    assert any("is unfinished" in sentence for sentence in report.warnings)
+    assert "characters that no installed font has" in text or "数" not in text
+
+
+def test_one_run(one_run: Report) -> None:
+    assert (one_run.out / "index.html").stat().st_size < 2e6
+    assert one_run.warnings == []
+    text = Reader(one_run.html).text
+    assert "logarithmic" in text
+    assert "Gain" not in text
+    assert "different experiments" not in text
+
+
+def test_different_experiments_stand_at_the_top(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "lucir")
+    make_run(tmp_path / "b", "lucir", "digits", "memory.per_class=9")
+    warnings: list[str] = []
+    page = write_report([tmp_path / "a", tmp_path / "b"], tmp_path / "out", warn=warnings.append)
+    html = page.read_text()
+    assert html.index('role="alert"') < html.index("<table>")
+    assert "memory per class: 5 for lucir, memory 5; 9 for lucir, memory 9" in Reader(html).text
+    assert "<mark>9 images per class</mark>" in html
+    assert [sentence for sentence in warnings if "different experiments" in sentence]
+
+
+def test_damaged_files_cost_a_figure_not_the_report(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", "lucir")
+    shutil.rmtree(tmp_path / "run" / "tasks")
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    metrics.write_text("{oops\n" + metrics.read_text())
+    text = Reader(write_report([tmp_path / "run"], tmp_path / "out", warn=print).read_text()).text
+    assert text.count("lacks a readable file of task") == 4  # forgetting, features, confusion, similarity
+    assert "metrics.jsonl is damaged in line 1" in text
+    assert {path.stem for path in (tmp_path / "out" / "figures").iterdir()} == {"accuracy", "apt-act", "matrix-lucir"}
+
+
+def test_one_task_is_enough(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", "lucir", done=1, status="failed")
+    text = Reader(write_report([tmp_path / "run"], tmp_path / "out", warn=print).read_text()).text
+    assert "failed: 1 of 4 tasks" in text
+    assert "Forgetting needs a second task." in text
+
+
+def test_a_second_report_replaces_the_first_and_spares_foreign_pages(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "lucir", done=1, status="running")
+    make_run(tmp_path / "b", "replay", done=1, status="running")
+    write_report([tmp_path / "a"], tmp_path / "out", warn=print)
+    page = write_report([tmp_path / "b"], tmp_path / "out", warn=print)
+    assert [path.name for path in (tmp_path / "out" / "figures").glob("matrix-*.png")] == [
+        "matrix-replay-1-of-4-tasks.png"
+    ]
+    page.write_text("<html>my own</html>")
+    with pytest.raises(UserError, match="not a report of cscct"):
+        write_report([tmp_path / "b"], tmp_path / "out", warn=print)
+    (tmp_path / "taken").touch()
+    with pytest.raises(UserError, match="cannot be written"):
+        write_report([tmp_path / "b"], tmp_path / "taken", warn=print)
+
+
+def test_many_groups_say_whose_details_are_shown(tmp_path: Path) -> None:
+    for k in range(1, 10):
+        make_run(tmp_path / str(k), "lucir", "digits", f"memory.per_class={k}", done=1, status="running")
+    text = Reader(write_report([tmp_path], tmp_path / "out", warn=lambda _: None).read_text()).text
+    assert "Shown for the first 8 of 9 groups" in text
+    assert len(list((tmp_path / "out" / "figures").glob("matrix-*.png"))) == 8
+
+
+def test_events_for_tensorboard(tmp_path: Path) -> None:
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator", reason="no tensorboard")
+    result = make_run(tmp_path / "run", "lucir+csc", done=2, status="running")
+    for _ in range(2):  # the second replaces the first
+        write_report([tmp_path / "run"], tmp_path / "out", tensorboard=True, warn=print)
+    events = reader.EventAccumulator(str(tmp_path / "out" / "tensorboard" / "run"))
+    events.Reload()
+    accuracy = events.Scalars("accuracy/classifier")
+    assert [event.step for event in accuracy] == [1, 2]
+    assert accuracy[1].value == pytest.approx(result["tasks"][1]["accuracy"]["classifier"])
+    assert [event.step for event in events.Scalars("loss parts/csc")] == [3, 4]
+    assert len(events.Scalars("lr")) == 4
+
+
+def test_without_tensorboard_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def refuse(name: str, *rest: Any, **more: Any) -> Any:
+        if name.startswith("torch.utils.tensorboard"):
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    make_run(tmp_path / "run")
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(UserError, match=r"pip install 'cscct\[tensorboard\]'"):
+        write_report([tmp_path / "run"], tmp_path / "out", tensorboard=True, warn=print)
+    assert not (tmp_path / "out").exists()
