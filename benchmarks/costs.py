@@ -17,15 +17,16 @@ import numpy as np
 import torch
 
 from cscct.config import CheckpointSpec, resolve
-from cscct.learn.build import complete, load_dataset
+from cscct.learn.dataset import load_dataset
 from cscct.learn.device import keep_freed_memory
 from cscct.learn.learner import Learner
 from cscct.learn.loop import StageInputs, run_stage
+from cscct.learn.protocol import complete
 from cscct.losses import WeightedSum
 from cscct.nets import Network, build_network, for_inference
 from cscct.runs.checkpoints import Checkpoints
 from cscct.runs.folder import RunFolder
-from cscct.runs.runner import NullListener, execute
+from cscct.runs.runner import execute
 from cscct.structs import Batch, Step
 from growth import alone, peak
 from parts import OLD, Listener, Size, after_first_task, random_batch, random_dataset, second_task_dataset
@@ -116,7 +117,7 @@ def share_in_a_run_of_digits(epochs: int | None) -> float:
     try:
         with TemporaryDirectory(dir=".") as folder:
             started = time.perf_counter()
-            execute(complete(settings, dataset), dataset, RunFolder(Path(folder) / "run"), NullListener(), print)
+            execute(complete(settings, dataset), dataset, RunFolder(Path(folder) / "run"), Listener(), print)
             return sum(spent) / (time.perf_counter() - started)
     finally:
         Checkpoints.save = real  # type: ignore[method-assign]

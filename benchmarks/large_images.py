@@ -21,8 +21,9 @@ from cscct.data.augment import make_view
 from cscct.data.batches import join
 from cscct.data.cache import with_copies
 from cscct.data.registry import no_progress
-from cscct.learn.build import build_learner, build_stream, complete
+from cscct.learn.build import build_learner, build_stream
 from cscct.learn.learner import Learner
+from cscct.learn.protocol import complete
 from cscct.specs import TransformSpec
 from parts import Clock, Listener, Size
 

@@ -14,8 +14,9 @@ import torch
 
 from cscct.config import Settings, resolve
 from cscct.data import ArrayImages, Dataset, Split
-from cscct.learn.build import build_learner, build_stream, complete
+from cscct.learn.build import build_learner, build_stream
 from cscct.learn.learner import Learner
+from cscct.learn.protocol import complete
 from cscct.structs import Batch
 
 T = TypeVar("T")

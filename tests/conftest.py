@@ -13,8 +13,10 @@ import pytest
 import torch
 
 from cscct.config import Settings, resolve
-from cscct.learn.build import build_learner, build_stream, complete, load_dataset
+from cscct.learn.build import build_learner, build_stream
+from cscct.learn.dataset import load_dataset
 from cscct.learn.learner import Learner
+from cscct.learn.protocol import complete
 from cscct.runs.first_tasks import FirstTaskCache
 from cscct.runs.folder import RunFolder
 from cscct.runs.runner import execute

@@ -11,7 +11,8 @@ from PIL import Image
 
 from conftest import Silent, settings_for
 from cscct.data.datasets.folders import subset_wnids
-from cscct.learn.build import complete, load_dataset
+from cscct.learn.dataset import load_dataset
+from cscct.learn.protocol import complete
 from cscct.paper.cells import Request, find, plan_exhibit
 from cscct.runs.folder import RunFolder
 from cscct.runs.runner import execute

@@ -19,6 +19,7 @@ LAYERS = [
     {"analysis"},
     {"report"},
     {"paper"},
+    {"api"},
     {"ui"},
     {"cli"},
     {"__main__"},

@@ -1,3 +1,48 @@
-"""Class-incremental learning with cross-space clustering and controlled transfer."""
+"""Class-incremental learning with cross-space clustering and controlled transfer.
+
+    import cscct
+
+    run = cscct.run("lucir+cscct", "digits", seed=1, settings={"train.epochs": 5})
+    model = cscct.load(run.path)
+
+What is named here is imported when it is first used, so that `import cscct` takes no time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from .api import Run as Run
+    from .api import load as load
+    from .api import resume as resume
+    from .api import run as run
+    from .data.base import Dataset as Dataset
+    from .data.datasets.arrays import save_arrays as save_arrays
+    from .errors import RunFailed as RunFailed
+    from .errors import UserError as UserError
+    from .runs.listeners import Listener as Listener
+    from .runs.model import TrainedModel as TrainedModel
 
 __version__ = "0.3.0"
+
+_HOMES = {
+    "Dataset": "data.base",
+    "Listener": "runs.listeners",
+    "Run": "api",
+    "RunFailed": "errors",
+    "TrainedModel": "runs.model",
+    "UserError": "errors",
+    "load": "api",
+    "resume": "api",
+    "run": "api",
+    "save_arrays": "data.datasets.arrays",
+}
+__all__ = list(_HOMES)
+__getattr__ = lazy_exports(__name__, _HOMES)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_HOMES]

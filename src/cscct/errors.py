@@ -3,6 +3,10 @@
 Every message is a sentence for the person at the terminal: what is wrong, and what to do about it.
 """
 
+from collections.abc import Callable
+
+Warn = Callable[[str], None]  # takes a sentence for the person at the terminal
+
 
 class UserError(Exception):
     """The request cannot be carried out as given: exit 2, nothing written."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from .errors import UserError
 
 GROUP = "cscct.plugins"
+PREFIX = "cscct_plugin_"  # of the names under which plugin files are imported
 
 
 def load_plugins(files: Iterable[Path] = ()) -> None:
@@ -20,7 +21,7 @@ def load_plugins(files: Iterable[Path] = ()) -> None:
     for file in files:
         if not file.is_file():
             raise UserError(f"The plugin {file} is not there; --plugin takes a Python file.")
-        name = f"cscct_plugin_{file.resolve()}"
+        name = f"{PREFIX}{file.resolve()}"
         if name in sys.modules:
             continue
         spec = importlib.util.spec_from_file_location(name, file)
@@ -32,3 +33,13 @@ def load_plugins(files: Iterable[Path] = ()) -> None:
         except Exception as error:
             del sys.modules[name]
             raise UserError(f"The plugin {file} cannot be loaded: {type(error).__name__}: {error}.") from error
+
+
+def explain_plugin_error(error: BaseException) -> str | None:
+    """A sentence with file and line, if the error was raised by code of a plugin or by what it called."""
+    frame, found = error.__traceback__, None
+    while frame is not None:
+        if str(frame.tb_frame.f_globals.get("__name__", "")).startswith(PREFIX):
+            found = f"{frame.tb_frame.f_code.co_filename}, line {frame.tb_lineno}"
+        frame = frame.tb_next
+    return f"The plugin failed in {found}: {type(error).__name__}: {error}" if found else None

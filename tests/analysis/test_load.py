@@ -6,12 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from synthetic import make_run
 
 from cscct.analysis.differences import find_differences
 from cscct.analysis.load import Group, group_runs, read_runs
 from cscct.errors import UserError
 from cscct.report import find_runs, write_report
+from synthetic import make_run
 
 
 def groups_in(folder: Path, warnings: list[str] | None = None) -> list[Group]:

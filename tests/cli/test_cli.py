@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from cscct.cli.options import until
+from cscct.cli.options import interruptible
 from cscct.errors import Interrupted
 from cscct.ui.progress import Display
 
@@ -311,7 +311,7 @@ def test_report_of_a_comparison(cscct: Call, tmp_path: Path) -> None:
 def test_reading_data_is_broken_off_when_a_stop_is_asked_for() -> None:
     heard: list[tuple[str, int, int]] = []
     asked = [False]
-    progress = until(lambda: asked[0], lambda *words: heard.append(words))
+    progress = interruptible(lambda: asked[0], lambda *words: heard.append(words))
     progress("checking images", 1, 3)
     asked[0] = True
     with pytest.raises(Interrupted, match="Stopped while checking images"):

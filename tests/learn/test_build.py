@@ -11,11 +11,11 @@ from torch import nn
 
 from conftest import learner_for
 from cscct.errors import UserError
-from cscct.learn import build
+from cscct.learn import build, device
 
 FAULTS = """
 import resource, sys, torch
-from cscct.learn.build import keep_freed_memory
+from cscct.learn.device import keep_freed_memory
 torch.set_num_threads(1)
 if sys.argv[1] == "kept":
     keep_freed_memory()
@@ -44,8 +44,8 @@ def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     class Other:
         pass
 
-    monkeypatch.setattr(build.ctypes, "CDLL", lambda _: Other())
-    build.keep_freed_memory()
+    monkeypatch.setattr(device.ctypes, "CDLL", lambda _: Other())
+    device.keep_freed_memory()
 
 
 def test_every_learner_on_a_cpu_keeps_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from safetensors.torch import save_file
 from conftest import Silent, learner_for
 from cscct.data.batches import Pool
 from cscct.learn.loop import StageInputs, _losses
-from cscct.learn.group import SINGLE_PROCESS, launch
+from cscct.learn.distributed import SINGLE_PROCESS, launch
 from cscct.losses import WeightedSum
 
 base, devices, out = sys.argv[1], int(sys.argv[2]), sys.argv[3]
@@ -122,7 +122,7 @@ def test_two_processes_give_the_losses_and_gradients_of_one(base: str, tmp_path:
 def test_shares() -> None:
     assert shard_sizes(10, 3) == [4, 3, 3]
     assert shard_sizes(2, 4) == [1, 1, 0, 0]
-    assert SINGLE_PROCESS.part(5) == slice(0, 5)
+    assert SINGLE_PROCESS.shard(5) == slice(0, 5)
 
 
 QUICK = ["--set", "data.train_per_class=30", "--set", "checkpoint.minutes=0", "--threads", "1"]

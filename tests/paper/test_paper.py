@@ -17,7 +17,8 @@ from conftest import Silent
 from cscct.config import Settings
 from cscct.data.base import ArrayImages, Dataset, Split
 from cscct.errors import UserError
-from cscct.learn.build import complete, load_dataset
+from cscct.learn.dataset import load_dataset
+from cscct.learn.protocol import complete
 from cscct.paper.cells import Cell, Request, exhibits, find, plan_exhibit
 from cscct.paper.scales import SCALES
 from cscct.runs.folder import RunFolder

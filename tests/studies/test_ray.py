@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from runs.test_many import jobs
 
 from conftest import without_timings
 from cscct.errors import UserError
@@ -16,6 +15,7 @@ from cscct.runs.first_tasks import FirstTaskCache
 from cscct.studies.processes import ProcessExecutor
 from cscct.studies.ray import RayExecutor, carry_out
 from cscct.studies.scheduler import StudyStatus, run_study
+from studies.test_scheduler import jobs
 
 
 def worker_of(folder: Path) -> int | None:

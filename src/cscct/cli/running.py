@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import UserError
 from ..plugins import load_plugins
 from .options import (
     Base,
@@ -41,9 +43,9 @@ from .options import (
 )
 
 if TYPE_CHECKING:
+    from ..api import Run
     from ..config import Settings
     from ..runs.first_tasks import FirstTaskCache
-    from ..runs.folder import RunFolder
 
 
 def run(
@@ -74,11 +76,9 @@ def run(
     load_plugins(plugin)
     settings = _settings(method, dataset, recipe, config, sets, flags)
     from ..runs.first_tasks import FirstTaskCache
-    from ..runs.folder import RunFolder
 
-    folder = RunFolder(out or unused_path(Path("runs"), f"{settings.method}-{settings.dataset}-seed{settings.seed}"))
-    folder.check_usable()  # before the data is read
-    _carry_out(settings, folder, data_dir, FirstTaskCache(first_tasks) if first_tasks else None, quiet, as_json)
+    shared = FirstTaskCache(first_tasks) if first_tasks else None
+    _carry_out(settings, out, data_dir, plugin, quiet, as_json, shared)
 
 
 def resume(
@@ -92,15 +92,29 @@ def resume(
 ) -> None:
     """Go on with a run after a crash, a kill or Ctrl-C, as if nothing had happened."""
     load_plugins(plugin)
+    from ..api import finished_run
     from ..runs.folder import RunFolder
 
     folder = RunFolder(run_dir)
-    settings = folder.settings()
+    finished = finished_run(folder)
+    if finished is not None:
+        if not quiet:
+            print(f"This run is finished already: {run_dir}", file=sys.stderr)
+        _show(finished, quiet, as_json)
+        return
+    data, plugins = folder.origin()
+    try:
+        settings = folder.settings()
+    except UserError as error:
+        if plugins and not plugin:  # they are code: only the user says what is to be run
+            words = " ".join(f"--plugin {one}" for one in plugins)
+            raise UserError(f"{error} The run was started with {words}; give that again.") from error
+        raise
     runtime = replace(
         settings.runtime, devices=devices or settings.runtime.devices, nodes=nodes or settings.runtime.nodes
     )
     settings = settings.model_copy(update={"runtime": runtime})
-    _carry_out(settings, folder, data_dir, None, quiet, as_json, same_runtime=False)
+    _carry_out(settings, run_dir, data_dir or data, plugin, quiet, as_json)
 
 
 def compare(
@@ -176,33 +190,38 @@ def compare(
 
 def _carry_out(
     settings: Settings,
-    folder: RunFolder,
+    out: Path | None,
     data_dir: Path | None,
-    shared: FirstTaskCache | None,
+    plugins: list[Path],
     quiet: bool,
     as_json: bool,
-    *,
-    same_runtime: bool = True,
+    first_tasks: FirstTaskCache | None = None,
 ) -> None:
-    from ..runs.runner import execute
-    from ..studies.scheduler import DatasetCache
+    from ..api import run_settings
 
     with open_display(quiet, as_json) as display, stop_on_request(display.say) as stop:
-        datasets = DatasetCache(data_dir, display.warn, interruptible(stop, display.reading))
-        settings = datasets.complete(settings)
-        if folder.state(settings, same_runtime=same_runtime) == "finished":
-            display.say(f"This run is finished already: {folder.path}")
-            result = folder.result()
-        else:
-            result = execute(settings, datasets.of(settings), folder, display, display.warn, shared, stop)
-    if is_follower():
-        return
+        done = run_settings(
+            settings,
+            out=out,
+            data_dir=data_dir,
+            plugins=plugins,
+            listener=display,
+            warn=display.warn,
+            progress=interruptible(stop, display.reading),
+            first_tasks=first_tasks,
+            stop=stop,
+        )
+    if not is_follower():
+        _show(done, quiet, as_json)
+
+
+def _show(done: Run, quiet: bool, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(result, indent=1))
+        print(json.dumps(done.result, indent=1))
     elif not quiet:
         from ..ui.tables import print_result
 
-        print_result(result, folder.path)
+        print_result(done.result, done.path)
 
 
 def _settings(

@@ -138,14 +138,20 @@ class FileView:
         return np.asarray(image.crop(box).resize((self.size, self.size), Image.Resampling.BILINEAR))
 
     def _centre_crop(self, index: int) -> np.ndarray:
-        short = self.short_side
-        image, (width, height) = self._read(index, lambda *size: min(size) / short)
-        if width <= height:
-            image = image.resize((short, int(short * height / width)), Image.Resampling.BILINEAR)
-        else:
-            image = image.resize((int(short * width / height), short), Image.Resampling.BILINEAR)
-        left, top = round((image.width - self.size) / 2), round((image.height - self.size) / 2)
-        return np.asarray(image.crop((left, top, left + self.size, top + self.size)))
+        image, original = self._read(index, lambda *size: min(size) / self.short_side)
+        return centre_crop(image, original, self.size, self.short_side)
+
+
+def centre_crop(image: Image.Image, original: tuple[int, int], size: int, short_side: int) -> np.ndarray:
+    """Resized to `short_side`, then the central square of `size` pixels. original: width and height of the image
+    before it was decoded at a reduced scale."""
+    width, height = original
+    if width <= height:
+        image = image.resize((short_side, int(short_side * height / width)), Image.Resampling.BILINEAR)
+    else:
+        image = image.resize((int(short_side * width / height), short_side), Image.Resampling.BILINEAR)
+    left, top = round((image.width - size) / 2), round((image.height - size) / 2)
+    return np.asarray(image.crop((left, top, left + size, top + size)))
 
 
 def random_resized_box(width: int, height: int, draws: np.ndarray) -> tuple[int, int, int, int]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,11 +48,35 @@ class Split:
 
 @dataclass(frozen=True)
 class Dataset:
+    """Images with labels, in two parts, to learn from and to test on."""
+
     name: str
     class_names: tuple[str, ...]
     train: Split
     test: Split
     channels: int
+
+    @staticmethod
+    def from_arrays(
+        x: Any, y: Any, x_test: Any, y_test: Any, class_names: Sequence[str] | None = None, name: str = "arrays"
+    ) -> Dataset:
+        """From images in memory.
+
+        x, x_test: uint8 arrays or tensors, (n, channels, height, width) or (n, height, width) for grey ones. y, y_test:
+        for each image the index of its class in `class_names`, or the class's own name; without `class_names` the
+        classes are the different labels, sorted.
+        """
+        from .datasets.arrays import dataset_from_arrays
+
+        return dataset_from_arrays((x, y), (x_test, y_test), class_names, name)
+
+    @staticmethod
+    def from_torch(train: Any, test: Any, class_names: Sequence[str] | None = None, name: str = "arrays") -> Dataset:
+        """From two map-style datasets of torch or torchvision whose items are (image, label). Images are PIL images or
+        uint8 tensors of one size; take off transforms that normalise or augment, which a run does itself."""
+        from .datasets.arrays import dataset_from_torch
+
+        return dataset_from_torch(train, test, class_names, name)
 
     def fingerprint(self) -> str:
         """A hash of what is in it: pixels of images in memory, names and sizes of files, labels, class names."""

@@ -154,3 +154,12 @@ register(
         fetchable=False,
     )
 )
+register(
+    DatasetKind(
+        "arrays",
+        "images in memory: a cscct.Dataset in Python, or a file that cscct.save_arrays wrote, in --data-dir",
+        None,
+        _built_in("arrays", "load_arrays"),
+        fetchable=False,
+    )
+)

@@ -2,61 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
-
 import torch
 
 from ..config import Settings
 from ..data import Dataset, Stream, make_stream, split_tasks
-from ..data.registry import LoadRequest, Progress, load, no_progress
-from ..errors import UserError
+from ..errors import UserError, Warn
 from ..memory import Memory
-from ..nets import build_network
+from ..nets import Network, build_network
 from ..seeding import generator
+from ..specs import NetworkSpec
 from .device import choose_device, choose_threads, keep_freed_memory, require_compiler
 from .distributed import SINGLE_PROCESS, ProcessGroup
 from .learner import Learner, LearnerConfig
-from .protocol import class_sequence, with_protocol
-
-Warn = Callable[[str], None]
-
-
-def load_dataset(settings: Settings, data_dir: Path | None, warn: Warn, progress: Progress = no_progress) -> Dataset:
-    request = LoadRequest(
-        data_dir=data_dir,
-        skip_bad_images=settings.data.skip_bad_images,
-        test_fraction=settings.data.test_fraction,
-        seed=settings.seed,
-        warn=warn,
-        progress=progress,
-    )
-    dataset = load(settings.dataset, request)
-    if settings.data.cache is None:
-        return dataset
-    return _with_copies(dataset, settings.data.cache, settings.runtime.workers, progress)
-
-
-def _with_copies(dataset: Dataset, side: int, workers: int, progress: Progress) -> Dataset:
-    import pooch
-
-    from ..data.cache import with_copies
-
-    return with_copies(dataset, side, Path(pooch.os_cache("cscct")) / "copies", workers, progress)
-
-
-def complete(settings: Settings, dataset: Dataset) -> Settings:
-    """Fill in what depends on the data or the machine, so that the recorded config leaves nothing open."""
-    return with_protocol(settings, len(dataset.class_names)).model_copy(
-        update={
-            "runtime": replace(
-                settings.runtime,
-                device=choose_device(settings.runtime.device),
-                threads=choose_threads(settings.runtime.threads),
-            ),
-        }
-    )
+from .protocol import class_sequence
 
 
 def build_stream(settings: Settings, dataset: Dataset, warn: Warn) -> Stream:
@@ -96,6 +54,19 @@ def build_stream(settings: Settings, dataset: Dataset, warn: Warn) -> Stream:
     return stream
 
 
+def network_for(spec: NetworkSpec, channels: int, seed: int) -> Network:
+    """A network with fresh weights, its head still without classes."""
+    return build_network(
+        spec.backbone,
+        spec.depth,
+        channels,
+        spec.head,
+        spec.rows_per_class,
+        generator(seed, "network"),
+        relu_head=spec.relu_head,
+    )
+
+
 def build_learner(
     settings: Settings, dataset: Dataset, stream: Stream, group: ProcessGroup = SINGLE_PROCESS
 ) -> Learner:
@@ -104,19 +75,10 @@ def build_learner(
     if device.type == "cpu":
         keep_freed_memory()
         require_compiler(settings.numerics.compile)
-    spec = settings.network
-    network = build_network(
-        spec.backbone,
-        spec.depth,
-        dataset.channels,
-        spec.head,
-        spec.rows_per_class,
-        generator(settings.seed, "network"),
-        relu_head=spec.relu_head,
-    )
+    network = network_for(settings.network, dataset.channels, settings.seed)
     recipe = LearnerConfig(
         terms=settings.terms,
-        network=spec,
+        network=settings.network,
         train=settings.train,
         finetune=settings.finetune,
         predict=settings.predict,

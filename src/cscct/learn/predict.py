@@ -44,7 +44,7 @@ class Evaluator:
         self.network, self.batch_size, self.device, self.group = network, batch_size, device, group
         self.precision, self.prepare = precision, prepare
 
-    def _read(self, view: View, indices: Tensor, variant: NMEAugmentation = "none") -> Iterator[tuple[Tensor, Tensor]]:
+    def read(self, view: View, indices: Tensor, variant: NMEAugmentation = "none") -> Iterator[tuple[Tensor, Tensor]]:
         """Features and scores of this process's share, a batch at a time, in 32 bits."""
         network = self.prepare(self.network)
         own = indices[self.group.shard(len(indices))]
@@ -59,7 +59,7 @@ class Evaluator:
         return self.group.gather_rows(rows, count)
 
     def features(self, view: View, indices: Tensor, variant: NMEAugmentation = "none") -> Tensor:
-        return self._joined([features for features, _ in self._read(view, indices, variant)], len(indices))
+        return self._joined([features for features, _ in self.read(view, indices, variant)], len(indices))
 
     def class_means(self, view: View, exemplars: Mapping[int, list[int]], variant: NMEAugmentation) -> Tensor:
         """(classes, d), one row for each class in the order of their labels."""
@@ -77,7 +77,7 @@ class Evaluator:
         kept = []
         own = labels[self.group.shard(len(indices))]
         truths = own.split(self.batch_size) if len(own) else ()
-        for (features, scores), truth in zip(self._read(view, indices), truths, strict=True):
+        for (features, scores), truth in zip(self.read(view, indices), truths, strict=True):
             guesses = (scores.argmax(dim=1), nearest_mean(features, means))
             for name, guess in zip(HEADLINES, guesses, strict=True):
                 counts[name] += torch.bincount(truth * classes + guess, minlength=classes * classes)

@@ -1,12 +1,16 @@
-"""Which classes a run learns, in which order, and in how many tasks. Needs no data but the number of classes."""
+"""Which classes a run learns, in which order, and in how many tasks; and what else is decided when a run begins."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ..config import Settings
 from ..data.tasks import class_order
 from ..errors import UserError
+
+if TYPE_CHECKING:
+    from ..data import Dataset
 
 
 def class_sequence(settings: Settings, num_classes: int) -> list[int]:
@@ -24,3 +28,15 @@ def with_protocol(settings: Settings, num_classes: int) -> Settings:
     base = settings.protocol.base or (classes + 1) // 2
     step = settings.protocol.step or max(1, (classes - base + 4) // 5)
     return settings.model_copy(update={"protocol": replace(settings.protocol, base=base, step=step)})
+
+
+def complete(settings: Settings, dataset: Dataset) -> Settings:
+    """Fill in what depends on the data or the machine, so that the recorded config leaves nothing open."""
+    from .device import choose_device, choose_threads  # which need torch; plans do without
+
+    runtime = replace(
+        settings.runtime,
+        device=choose_device(settings.runtime.device),
+        threads=choose_threads(settings.runtime.threads),
+    )
+    return with_protocol(settings, len(dataset.class_names)).model_copy(update={"runtime": runtime})

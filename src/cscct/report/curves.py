@@ -5,7 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # Okabe and Ito's colours: told apart by colour-blind readers too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
@@ -37,3 +40,19 @@ def accuracy_curves(results: Mapping[str, Sequence[Mapping[str, Any]]], title: s
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     figure.savefig(path, dpi=150)
+
+
+def plot_run(result: Mapping[str, Any], ax: Axes | None = None) -> Axes:
+    """Accuracy on all classes seen after each task of one run, into `ax` or a new figure."""
+    if ax is None:
+        from matplotlib.figure import Figure
+
+        ax = Figure(figsize=(6, 4), layout="constrained").add_subplot()
+    sizes = [len(task["classes"]) for task in result["tasks"]]
+    seen = [sum(sizes[: t + 1]) for t in range(len(sizes))]
+    label = f"{result['method']} (nearest mean)" if result["headline"] == "nme" else str(result["method"])
+    ax.plot(seen, [task["accuracy"][result["headline"]] for task in result["tasks"]], marker="o", label=label)
+    ax.set(xlabel="classes seen", ylabel="accuracy on all classes seen (%)")
+    ax.grid(alpha=0.3)
+    ax.legend(frameon=False)
+    return ax

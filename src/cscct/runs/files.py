@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and a lock that dies with its owner."""
+"""Files that are written whole or not at all, and a lock that is released when its owner ends."""
 
 from __future__ import annotations
 
@@ -9,25 +9,23 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
+
+from filelock import FileLock, Timeout
 
 from ..errors import RunFailed, UserError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-try:
-    import fcntl
-except ImportError:  # not on this system: runs work, but are not guarded against each other
-    fcntl = None  # type: ignore[assignment]
-
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+UNUSABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.EEXIST)
 LOCK = ".lock"
 
 
 def write_bytes(path: Path, content: bytes) -> None:
     """The file is either the old one or the new one, never half of it, even if the power fails."""
-    temporary = path.with_name(f".{path.name}.tmp")
+    temporary = temporary_name(path)
     try:
         with temporary.open("wb") as file:
             file.write(content)
@@ -45,6 +43,11 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
+def temporary_name(path: Path) -> Path:
+    """Under which a file is written before it takes its own name."""
+    return path.with_name(f".{path.name}.tmp")
+
+
 def _sync_folder(folder: Path) -> None:
     """Makes the renaming itself last. Not every system lets a folder be opened."""
     with suppress(OSError):
@@ -56,49 +59,44 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def explain_full_disk(folder: Path) -> Iterator[None]:
-    """A full disk is no bug of ours: it ends the run with a sentence."""
+def explain_os_errors(folder: Path) -> Iterator[None]:
+    """A full disk or a folder that cannot be written to is no bug of ours: it ends the run with a sentence."""
     try:
         yield
     except OSError as error:
-        if error.errno not in FULL:
-            raise
-        raise RunFailed(
-            f"Nothing more can be written to {folder} ({error.strerror}). Make room, then go on with "
-            f"`cscct resume {folder}`: the last checkpoint is whole."
-        ) from error
+        if error.errno in DISK_FULL:
+            raise RunFailed(
+                f"Nothing more can be written to {folder} ({error.strerror}). Make room, then go on with "
+                f"`cscct resume {folder}`: the last checkpoint is whole."
+            ) from error
+        if error.errno in UNUSABLE:
+            raise UserError(
+                f"The folder {folder} cannot be used for results ({error.strerror}): choose another with --out."
+            ) from error
+        raise
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """One process at a time. The system takes the lock back when its owner dies, however that happens."""
-    if fcntl is None:
-        yield
-        return
-    with _own_lock(folder) as file:
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        file.flush()
-        try:
+    """One process at a time. The lock is released when its owner ends, however that happens."""
+    path = folder / LOCK
+    try:
+        lock = FileLock(path, timeout=0)
+        with lock:
+            with suppress(OSError):  # only for the message below
+                path.write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
             yield
-        finally:
-            (folder / LOCK).unlink(missing_ok=True)
+    except Timeout as error:
+        raise UserError(
+            f"The run in {folder} is being worked on by {lock_holder(folder)}; wait for it or stop it."
+        ) from error
 
 
-def _own_lock(folder: Path) -> IO[str]:
-    while True:
-        file = (folder / LOCK).open("a+")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            with file:
-                file.seek(0)
-                holder = file.read().strip() or "another process"
-            raise UserError(f"The run in {folder} is being worked on by {holder}; wait for it or stop it.") from error
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file.fileno()), (folder / LOCK).stat()):
-                return file
-        file.close()  # its owner removed it between our opening and our locking: there is a new one, or none
+def lock_holder(folder: Path) -> str:
+    """Who wrote its name into the lock; not every system lets others read it."""
+    with suppress(OSError, UnicodeDecodeError):
+        return (folder / LOCK).read_text(encoding="utf-8").strip() or "another process"
+    return "another process"
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
@@ -107,10 +105,11 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     return load_file(path)
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     from safetensors.torch import save
 
-    write_bytes(path, save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}))
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_bytes(path, save(plain, metadata=dict(metadata) if metadata else None))
 
 
 def weights_sha256(tensors: Mapping[str, Tensor]) -> str:

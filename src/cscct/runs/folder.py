@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,72 +13,79 @@ import yaml
 
 from .. import __version__
 from ..config import Settings, resolve
+from ..config.layers import with_new_names
 from ..errors import UserError
-from ..yamltext import parse_yaml, read_config
+from ..yamltext import Raw, read_config
 from .checkpoints import Checkpoints
-from .files import LOCK, load_tensors, save_tensors, write_text
+from .files import LOCK, load_tensors, save_tensors, temporary_name, write_text
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 CONFIG, RESULT, METRICS, MODEL = "config.yaml", "result.json", "metrics.jsonl", "model.safetensors"
-TASKS = "tasks"
+TASKS, ORIGIN, MESSAGES = "tasks", "origin.json", "messages.txt"
+OPEN = ("cscct_version", "runtime", "checkpoint")  # sections that may change between two sittings of one run
 State = Literal["free", "unfinished", "finished"]
 
 
 class RunFolder:
+    """The files of one run."""
+
     def __init__(self, path: Path):
         self.path = path
         self.checkpoints = Checkpoints(path / "checkpoints")
 
-    def settings(self) -> Settings:
-        """Those that the run was started with."""
+    def config(self) -> Raw:
+        """What `config.yaml` holds, with settings of older versions under their present names."""
         if not (self.path / CONFIG).is_file():
             raise UserError(f"{self.path} holds no run: there is no {CONFIG} in it.")
-        raw = read_config(self.path / CONFIG)
+        return with_new_names(read_config(self.path / CONFIG))
+
+    def settings(self) -> Settings:
+        """Those that the run was started with, for a run that this version can continue."""
+        raw = self.config()
+        self._check_version(raw)
+        return resolve(config=raw)
+
+    def _check_version(self, raw: Raw) -> None:
         made_by = str(raw.get("cscct_version"))
         if made_by.split(".")[:2] != __version__.split(".")[:2]:
             raise UserError(
-                f"The run in {self.path} was made by cscct {made_by}, and this is {__version__}: start it anew."
+                f"The run in {self.path} was made by cscct {made_by}, and this is {__version__}: it can be loaded and "
+                "reported, but not continued; start it anew in another folder (--out)."
             )
-        return resolve(config=raw)
-
-    def metrics_size(self) -> int:
-        path = self.path / METRICS
-        return path.stat().st_size if path.is_file() else 0
-
-    def cut_metrics(self, size: int) -> None:
-        """Forget the epochs that a checkpoint does not know of: they will be lived again."""
-        if size < self.metrics_size():
-            os.truncate(self.path / METRICS, size)
 
     def check_usable(self) -> bool:
         """Whether there is a run in it; a folder of something else is refused."""
         if self.path.exists() and not self.path.is_dir():
             raise UserError(f"{self.path} is a file; the output must be a folder of its own.")
-        if not self.path.exists() or not any(path.name != LOCK for path in self.path.iterdir()):
+        if not self.path.exists():
             return False
-        if not (self.path / CONFIG).is_file():
+        if (self.path / CONFIG).is_file():
+            return True
+        own = {LOCK, ORIGIN, MESSAGES, temporary_name(Path(CONFIG)).name, temporary_name(Path(ORIGIN)).name}
+        if any(path.name not in own for path in self.path.iterdir()):
             raise UserError(f"The folder {self.path} holds other files; choose another with --out.")
-        return True
+        return False
 
-    def state(self, settings: Settings, *, same_runtime: bool = True) -> State:
+    def state(self, settings: Settings) -> State:
         """`free`, or, where this very run is there already, `finished` or `unfinished`; another run is an error.
-
-        same_runtime: whether other threads or another device make it another run.
-        """
+        Another device or number of threads does not make it another run."""
         if not self.check_usable():
             return "free"
-        config = self.path / CONFIG
-        open_ = ("checkpoint",) if same_runtime else ("checkpoint", "runtime")
-        there, wanted = parse_yaml(config.read_text(), str(config)), settings.dump()
-        if _without(there, open_) != _without(wanted, open_):
+        there, wanted = self.config(), settings.dump()
+        self._check_version(there)
+        differing = _differences(there, wanted)
+        if differing:
+            more = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
             raise UserError(
-                f"The folder {self.path} already holds another run; choose another with --out, or delete it."
+                f"The folder {self.path} already holds another run: {differing[0]}{more}. Choose another folder with "
+                "--out, or delete this one."
             )
         return "finished" if self.result().get("status") == "finished" else "unfinished"
 
     def create(self, settings: Settings) -> None:
+        """Begin a run: the config, and nothing of an earlier attempt."""
         self.path.mkdir(parents=True, exist_ok=True)
         self.checkpoints.clear()
         for name in (METRICS, MODEL, RESULT):
@@ -86,18 +93,50 @@ class RunFolder:
         shutil.rmtree(self.path / TASKS, ignore_errors=True)
         write_text(self.path / CONFIG, yaml.safe_dump(settings.dump(), sort_keys=False, allow_unicode=True))
 
+    def remember_origin(self, data_dir: Path | None, plugins: Sequence[Path]) -> None:
+        """Where the data and plugins were, as a hint for `cscct resume`; no part of what identifies a run."""
+        origin = {
+            "data_dir": str(data_dir.resolve()) if data_dir else None,
+            "plugins": [str(plugin.resolve()) for plugin in plugins],
+        }
+        write_text(self.path / ORIGIN, json.dumps(origin, indent=1) + "\n")
+
+    def origin(self) -> tuple[Path | None, list[Path]]:
+        """Data folder and plugins as `remember_origin` stored them; nothing where that cannot be read."""
+        try:
+            stored = json.loads((self.path / ORIGIN).read_text(encoding="utf-8"))
+            plugins = [Path(one) for one in stored["plugins"]]
+            return (Path(stored["data_dir"]) if stored["data_dir"] else None), plugins
+        except (OSError, ValueError, TypeError, KeyError):
+            return None, []
+
     def write_result(self, result: Mapping[str, Any]) -> None:
         write_text(self.path / RESULT, json.dumps(result, indent=1) + "\n")
 
     def result(self) -> dict[str, Any]:
+        """The result so far; empty where there is none."""
         path = self.path / RESULT
         if not path.is_file():
             return {}
-        loaded: dict[str, Any] = json.loads(path.read_text())
+        try:
+            loaded = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise UserError(f"{path} is damaged ({error}): delete it, and the run starts anew.") from error
+        if not isinstance(loaded, dict):
+            raise UserError(f"{path} is damaged: it does not hold the result of a run. Delete it to start anew.")
         return loaded
 
+    def metrics_size(self) -> int:
+        path = self.path / METRICS
+        return path.stat().st_size if path.is_file() else 0
+
+    def cut_metrics(self, size: int) -> None:
+        """Forget the epochs that a checkpoint does not know of: they will be trained again."""
+        if size < self.metrics_size():
+            os.truncate(self.path / METRICS, size)
+
     def append_metrics(self, record: Mapping[str, Any]) -> None:
-        with (self.path / METRICS).open("a") as file:
+        with (self.path / METRICS).open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
 
     def save_task(self, index: int, tensors: Mapping[str, Tensor]) -> None:
@@ -111,8 +150,8 @@ class RunFolder:
     def _task(self, index: int) -> Path:
         return self.path / TASKS / f"{index:03}.safetensors"
 
-    def save_model(self, tensors: Mapping[str, Tensor]) -> None:
-        save_tensors(self.path / MODEL, tensors)
+    def save_model(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+        save_tensors(self.path / MODEL, tensors, metadata)
 
     def save_checkpoint(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         self.checkpoints.save(tensors, state)
@@ -122,9 +161,11 @@ class RunFolder:
 
 
 class ReadOnlyRunFolder(RunFolder):
-    """A run folder in the hands of a process that does not lead: writing is left to the one that does."""
+    """A run folder in a process that does not lead: the leading process writes."""
 
     def create(self, settings: Settings) -> None: ...
+
+    def remember_origin(self, data_dir: Path | None, plugins: Sequence[Path]) -> None: ...
 
     def write_result(self, result: Mapping[str, Any]) -> None: ...
 
@@ -134,13 +175,24 @@ class ReadOnlyRunFolder(RunFolder):
 
     def save_task(self, index: int, tensors: Mapping[str, Tensor]) -> None: ...
 
-    def save_model(self, tensors: Mapping[str, Tensor]) -> None: ...
+    def save_model(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None: ...
 
     def save_checkpoint(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None: ...
 
     def clear_checkpoints(self) -> None: ...
 
 
-def _without(dump: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
-    """A config without what may change between two sittings of one run."""
-    return {key: value for key, value in dump.items() if key not in keys}
+def _differences(there: Raw, wanted: Raw) -> list[str]:
+    """Settings that identify a run and are not the same, each in words."""
+    one, other = (_flat({key: value for key, value in raw.items() if key not in OPEN}) for raw in (there, wanted))
+    names = dict.fromkeys([*one, *other])
+    return [
+        f"{name} is {one.get(name)} there, not {other.get(name)}" for name in names if one.get(name) != other.get(name)
+    ]
+
+
+def _flat(raw: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in raw.items():
+        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found

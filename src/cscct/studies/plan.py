@@ -25,7 +25,7 @@ class PlannedRun:
 
     def taken_up(self) -> tuple[State, PlannedRun]:
         """How far it is, and the run as it began: another sitting may have other threads, which then stay."""
-        state = self.folder.state(self.settings, same_runtime=False)
+        state = self.folder.state(self.settings)
         if state == "free":
             return state, self
         return state, replace(self, settings=self.folder.settings())

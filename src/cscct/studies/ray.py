@@ -15,7 +15,7 @@ from ..errors import RunFailed, UserError
 from ..plugins import load_plugins
 from ..runs.first_tasks import FirstTaskCache
 from ..runs.folder import RunFolder
-from ..runs.runner import NullListener, execute
+from ..runs.runner import execute
 from .scheduler import DatasetCache, Job, Outcome, RunHandle, begin
 
 
@@ -90,7 +90,7 @@ def carry_out(folder: str, first_tasks: str, data_dir: str | None, plugins: Sequ
         datasets = DatasetCache(Path(data_dir) if data_dir else None, warnings.append)
         if run.state(settings) != "finished":
             shared = FirstTaskCache(Path(first_tasks))
-            execute(settings, datasets.of(settings), run, NullListener(), warnings.append, shared)
+            execute(settings, datasets.of(settings), run, None, warnings.append, shared)
     except (RunFailed, UserError) as failure:
         return str(failure)
     return ""

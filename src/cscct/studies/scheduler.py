@@ -11,11 +11,14 @@ from typing import Literal, NamedTuple, Protocol
 from ..config import Settings
 from ..data import Dataset
 from ..data.registry import Progress, no_progress
-from ..errors import Interrupted, RunFailed
-from ..learn.build import Warn, complete, load_dataset
+from ..errors import Interrupted, RunFailed, Warn
+from ..learn.dataset import load_dataset
+from ..learn.protocol import complete
 from ..runs.first_tasks import FirstTaskCache, first_task_fingerprint
 from ..runs.folder import RunFolder
-from ..runs.runner import Result, RunListener, execute
+from ..runs.listeners import Listener
+from ..runs.record import Result
+from ..runs.runner import execute
 
 POLL_SECONDS = 0.2
 MESSAGES = "messages.txt"
@@ -61,7 +64,7 @@ class DatasetCache:
 
 
 def run_in_process(
-    jobs: Sequence[Job], datasets: DatasetCache, first_tasks: FirstTaskCache, listener: RunListener, stop: Stop
+    jobs: Sequence[Job], datasets: DatasetCache, first_tasks: FirstTaskCache, listener: Listener, stop: Stop
 ) -> list[Result]:
     """One after another in this process. What is finished already is only read."""
     results, failures = [], []

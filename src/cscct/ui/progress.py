@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from ..config import Settings
+from ..runs.listeners import Listener
 from ..structs import Task
 
 Mode = Literal["live", "plain", "quiet"]
@@ -32,7 +33,7 @@ class Terminal:
             self.console.print(line, markup=False)
 
 
-class Display(Terminal):
+class Display(Terminal, Listener):
     """Follows one run or several in a row."""
 
     def __init__(self, mode: Mode, runs: int = 1):
@@ -103,9 +104,6 @@ class Display(Terminal):
             self.last_line = now
             self.say(f"  {where} | {status}")
 
-    def epoch(self, record: dict[str, Any]) -> None:
-        pass
-
     def skipped(self, images: int) -> None:
         """Images that need no training, because another run or an earlier process has done it."""
         self.images -= images
@@ -116,8 +114,8 @@ class Display(Terminal):
         both = ", ".join(f"{name} {value:.2f} %" for name, value in entry["accuracy"].items())
         self.say(f"  task {entry['task'] + 1}/{len(self.tasks)}: {both}, {clock(entry['seconds'])}")
 
-    def run_finished(self, result: Mapping[str, Any], folder: Path) -> None:
-        pass
+    def found_finished(self, result: Mapping[str, Any], folder: Path) -> None:
+        self.say(f"This run is finished already: {folder}")
 
 
 def clock(seconds: float) -> str:

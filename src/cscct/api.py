@@ -1,0 +1,149 @@
+"""What people use from Python. The command line calls the same functions."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .config import Settings, resolve
+from .data import Dataset
+from .data.registry import Progress, no_progress
+from .errors import Warn
+from .runs.first_tasks import FirstTaskCache
+from .runs.folder import RunFolder
+from .runs.listeners import Listener, Listeners
+from .runs.model import TrainedModel, load_model
+from .yamltext import Raw, nested
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from .runs.runner import Stop
+
+ABBREVIATIONS = {"B": "protocol.base", "C": "protocol.step"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that is finished.
+
+    path: its folder. result: what its `result.json` holds; all accuracies are percent.
+    """
+
+    path: Path
+    result: dict[str, Any]
+
+    @property
+    def summary(self) -> dict[str, float | None]:
+        """Average incremental and last accuracy, APT, ACT and forgetting of the method's own prediction."""
+        found: dict[str, float | None] = self.result["summary"][self.result["headline"]]
+        return found
+
+    def curve(self, ax: Axes | None = None) -> Axes:
+        """Draw the accuracy on all classes seen after each task, into `ax` or a new figure."""
+        from .report.curves import plot_run
+
+        return plot_run(self.result, ax)
+
+    def load(self) -> TrainedModel:
+        """The trained model; the same as `cscct.load(run.path)`."""
+        return load_model(self.path)
+
+    def __repr__(self) -> str:
+        average = self.summary["average_incremental_accuracy"]
+        return f"<Run {self.result['method']} on {self.result['dataset']}, {average:.2f} % average, {str(self.path)!r}>"
+
+
+def run(
+    method: str,
+    dataset: str | Dataset,
+    *,
+    seed: int = 1,
+    settings: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    data_dir: str | Path | None = None,
+    recipe: str | None = None,
+    listeners: Sequence[Listener] = (),
+) -> Run:
+    """One experiment: a method learns a dataset, task by task. The same run as `cscct run`, with the same folder.
+
+    method: a base with or without additions, as in `lucir+cscct`. dataset: a name, or a `Dataset` of your own.
+    settings: as `--set` takes them, `{"train.epochs": 5, "B": 10, "C": 5}`. out: the folder; by default a new one in
+    `runs/`. One that holds this very run is continued, or only read if it is finished. listeners: are told how it goes.
+    """
+    name = dataset if isinstance(dataset, str) else dataset.name
+    chosen = resolve(method, name, recipe=recipe, overrides=[*layers(settings or {}), {"seed": seed}])
+    return run_settings(
+        chosen,
+        dataset if isinstance(dataset, Dataset) else None,
+        out=Path(out) if out is not None else None,
+        data_dir=Path(data_dir) if data_dir is not None else None,
+        listener=Listeners(listeners),
+    )
+
+
+def resume(run_dir: str | Path, *, data_dir: str | Path | None = None, listeners: Sequence[Listener] = ()) -> Run:
+    """Go on with a run that was stopped. data_dir: by default where the data was when the run began."""
+    folder = RunFolder(Path(run_dir))
+    finished = finished_run(folder)
+    if finished is not None:
+        return finished
+    data = Path(data_dir) if data_dir is not None else folder.origin()[0]
+    return run_settings(folder.settings(), None, out=folder.path, data_dir=data, listener=Listeners(listeners))
+
+
+def finished_run(folder: RunFolder) -> Run | None:
+    """The run in a folder, if it is finished; its data is not needed."""
+    folder.config()  # told if there is no run
+    result = folder.result()
+    return Run(folder.path, result) if result.get("status") == "finished" else None
+
+
+def run_settings(
+    settings: Settings,
+    dataset: Dataset | None = None,
+    *,
+    out: Path | None = None,
+    data_dir: Path | None = None,
+    plugins: Sequence[Path] = (),
+    listener: Listener | None = None,
+    warn: Warn = warnings.warn,
+    progress: Progress = no_progress,
+    first_tasks: FirstTaskCache | None = None,
+    stop: Stop | None = None,
+) -> Run:
+    """Carry out resolved settings. dataset: by default loaded as the settings say, with `progress` told of it."""
+    from .learn.dataset import load_dataset
+    from .runs.runner import execute, never
+
+    name = f"{settings.method}-{settings.dataset}-seed{settings.seed}"
+    folder = RunFolder(out if out is not None else unused_path(Path("runs"), name))
+    folder.check_usable()  # before the data is read
+    data = dataset if dataset is not None else load_dataset(settings, data_dir, warn, progress)
+    result = execute(settings, data, folder, listener, warn, first_tasks, stop or never, (data_dir, plugins))
+    return Run(folder.path, result)
+
+
+def load(path: str | Path, *, prediction: str | None = None, device: str = "auto") -> TrainedModel:
+    """The trained model of a run, from its folder alone.
+
+    prediction: `classifier` or `nme` (nearest mean of exemplars); by default the one that the method stands for.
+    """
+    return load_model(path, prediction=prediction, device=device)
+
+
+def layers(settings: Mapping[str, Any]) -> list[Raw]:
+    """`{"train.epochs": 5}` as layers of settings."""
+    return [nested(ABBREVIATIONS.get(key, key), value) for key, value in settings.items()]
+
+
+def unused_path(parent: Path, name: str) -> Path:
+    """`parent/name`, with a number behind it where that is taken."""
+    candidate, number = parent / name, 1
+    while candidate.exists():
+        number += 1
+        candidate = parent / f"{name}-{number}"
+    return candidate

@@ -1,0 +1,214 @@
+"""The Python API, as people use it in a notebook."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import cscct
+from conftest import run_quietly, without_timings
+from cscct.errors import Interrupted, UserError
+from cscct.runs.folder import RunFolder
+
+SMALL = {"train.epochs": 2, "data.train_per_class": 24, "data.classes": 6, "B": 2, "C": 2, "runtime.threads": 1}
+SETS = ("train.epochs=2", "data.train_per_class=24", "data.classes=6", "protocol.base=2", "protocol.step=2")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> cscct.Run:
+    return cscct.run("lucir+cscct", "digits", seed=1, settings=SMALL, out=tmp_path_factory.mktemp("api") / "run")
+
+
+def digits_test(classes: tuple[str, ...]) -> tuple[np.ndarray, list[str]]:
+    """Test images of these classes, and their names."""
+    from cscct.data.registry import LoadRequest, load
+
+    dataset = load("digits", LoadRequest(None, False, 0.2, 1, print))
+    names = [dataset.class_names[label] for label in dataset.test.labels]
+    chosen = [i for i, name in enumerate(names) if name in classes]
+    return dataset.test.images.pixels.numpy()[chosen], [names[i] for i in chosen]  # type: ignore[union-attr]
+
+
+def test_it_is_the_run_of_the_command(run: cscct.Run, tmp_path: Path) -> None:
+    result = run_quietly(tmp_path / "run", "lucir+cscct", *SETS)
+    assert without_timings(run.result) == without_timings(result)
+    assert without_timings(run.result) == without_timings(json.loads((run.path / "result.json").read_text()))
+    assert run.summary == run.result["summary"]["classifier"]
+
+
+def test_a_curve_is_an_axes_with_a_point_for_each_task(run: cscct.Run) -> None:
+    line = run.curve().get_lines()[0]
+    assert list(line.get_xdata()) == [2, 4, 6]
+    assert list(line.get_ydata()) == [task["accuracy"]["classifier"] for task in run.result["tasks"]]
+    from matplotlib.figure import Figure
+
+    axes = Figure().add_subplot()
+    assert run.curve(axes) is axes
+
+
+@pytest.mark.parametrize("prediction", ["classifier", "nme"])
+def test_a_copied_folder_predicts_what_the_run_measured(run: cscct.Run, prediction: str, tmp_path: Path) -> None:
+    """In a process that knows nothing of where the data is, image by image: the confusion is the same."""
+    copy = Path(shutil.copytree(run.path, tmp_path / "elsewhere"))
+    model = cscct.load(copy, prediction=prediction)
+    images, truth = digits_test(model.class_names)
+    said = model.predict(images)
+    confusion = np.zeros((6, 6), dtype=int)
+    for true, guess in zip(truth, said, strict=True):
+        confusion[model.class_names.index(true), model.class_names.index(guess)] += 1
+    assert (confusion == RunFolder(copy).task(2)[f"confusion.{prediction}"].numpy()).all()
+    probabilities = model.predict_proba(images)
+    assert probabilities.shape == (len(images), 6)
+    assert probabilities.sum(axis=1) == pytest.approx(1, abs=1e-5)
+    assert (np.array(model.class_names)[probabilities.argmax(axis=1)] == said).mean() > 0.99  # ties aside
+    assert model.features(images).shape == (len(images), 64)
+
+
+def test_images_come_as_arrays_pil_images_and_paths(run: cscct.Run, tmp_path: Path) -> None:
+    model = run.load()
+    images, _ = digits_test(model.class_names)
+    few = images[:3]
+    expected = model.predict_proba(few)
+    pictures = [Image.fromarray(one[0]) for one in few]
+    paths = []
+    for i, picture in enumerate(pictures):
+        paths.append(tmp_path / f"{i}.png")
+        picture.save(paths[-1])
+    for form in (torch.from_numpy(few), few[:, 0], pictures, paths, [str(path) for path in paths], list(few)):
+        np.testing.assert_allclose(model.predict_proba(form), expected, rtol=1e-5)
+    np.testing.assert_allclose(model.predict_proba(pictures[0]), expected[:1], rtol=1e-5)
+    larger = pictures[0].resize((80, 80), Image.Resampling.NEAREST).convert("RGB")
+    assert model.predict_proba(larger).shape == (1, 6)  # brought to the size and the channels that were learned
+    assert model.predict([]).shape == (0,)
+    for wrong in (few.astype(np.float32), few[0, 0], np.zeros((2, 3, 8, 8), np.uint8), tmp_path / "nothing.png"):
+        with pytest.raises(UserError):
+            model.predict(wrong)
+
+
+def test_a_model_needs_a_finished_run(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no run"):
+        cscct.load(tmp_path)
+    shutil.copytree(Path(__file__).parent / "version02" / "icarl", tmp_path / "old")
+    with pytest.raises(UserError, match="prediction must be"):
+        cscct.load(tmp_path / "old", prediction="best")
+    (tmp_path / "old" / "model.safetensors").write_bytes(b"x" * 100)
+    with pytest.raises(UserError, match="damaged"):
+        cscct.load(tmp_path / "old")
+    (tmp_path / "old" / "model.safetensors").unlink()
+    with pytest.raises(UserError, match="not finished"):
+        cscct.load(tmp_path / "old")
+
+
+def blobs(seed: int, count: int, labels: list[Any]) -> tuple[np.ndarray, list[Any]]:
+    """Images whose brightest corner tells the class."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 60, (count * len(labels), 1, 8, 8), dtype=np.uint8)
+    for i in range(len(x)):
+        place = i % len(labels)
+        x[i, 0, 4 * (place // 2) : 4 * (place // 2) + 4, 4 * (place % 2) : 4 * (place % 2) + 4] += 150
+    return x, [labels[i % len(labels)] for i in range(len(x))]
+
+
+def test_arrays_of_ones_own(tmp_path: Path) -> None:
+    names = ["left", "right", "below", "aside"]
+    (x, y), (x_test, y_test) = blobs(0, 20, names), blobs(1, 5, names)
+    dataset = cscct.Dataset.from_arrays(x, y, x_test, y_test)
+    assert dataset.class_names == tuple(sorted(names))
+    settings = {"B": 2, "C": 1, "train.epochs": 3, "network.depth": 8, "memory.per_class": 4, "runtime.threads": 1}
+    run = cscct.run("icarl+cscct", dataset, settings=settings, out=tmp_path / "run")
+    assert len(run.result["tasks"]) == 3
+    model = cscct.load(run.path)
+    assert set(model.predict(x_test)) <= set(names)
+    again = cscct.run("icarl+cscct", dataset, settings=settings, out=tmp_path / "run")  # finished: only read
+    assert again.result == run.result
+    x[0, 0, 0, 0] ^= 1
+    with pytest.raises(UserError, match="dataset has changed"):
+        cscct.run(
+            "icarl+cscct",
+            cscct.Dataset.from_arrays(x, y, x_test, y_test),
+            settings=settings,
+            out=tmp_path / "run",
+        )
+    cscct.save_arrays(dataset, tmp_path / "data")
+    stored = cscct.run("icarl+cscct", "arrays", settings=settings, data_dir=tmp_path / "data", out=tmp_path / "stored")
+    assert stored.result["weights_sha256"] == run.result["weights_sha256"]
+
+
+def test_arrays_by_index_and_from_torch() -> None:
+    (x, y), (x_test, y_test) = blobs(0, 4, [0, 1, 2]), blobs(1, 2, [0, 1, 2])
+    names = ["a", "b", "c"]
+    by_index = cscct.Dataset.from_arrays(torch.from_numpy(x), torch.tensor(y), x_test, y_test, class_names=names)
+    assert by_index.class_names == ("a", "b", "c")
+    pairs = [[(Image.fromarray(a[0]), b) for a, b in zip(*part, strict=True)] for part in ((x, y), (x_test, y_test))]
+    from_torch = cscct.Dataset.from_torch(*pairs, class_names=names)
+    assert from_torch.fingerprint() == by_index.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda x, y: (x / 255.0, y), "uint8"),
+        (lambda x, y: (x.transpose(0, 2, 3, 1), y), "channels last"),
+        (lambda x, y: (x, y[:-1]), "images but"),
+        (lambda x, y: (x, [["a"]] * len(y)), "flat list"),
+        (lambda x, y: (x, [0.5] * len(y)), "whole numbers or names"),
+        (lambda x, y: (x, ["a"] * len(y)), "no training images"),
+    ],
+)
+def test_arrays_that_are_wrong_are_told(change: Any, words: str) -> None:
+    x, y = blobs(0, 4, ["a", "b"])
+    with pytest.raises(UserError, match=words):
+        cscct.Dataset.from_arrays(*change(x, y), x, y)
+
+
+class Stopper(cscct.Listener):
+    """Counts what it hears; stops a run by raising, as a user's callback may."""
+
+    def __init__(self, after: int | None = None):
+        self.steps, self.epochs, self.after, self.heard = 0, 0, after, list[str]()
+
+    def run_started(self, settings: Any, tasks: Any, images: int) -> None:
+        self.heard.append("started")
+
+    def step(self, *_: Any) -> None:
+        self.steps += 1
+        if self.steps == self.after:
+            raise Interrupted("enough")
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        self.epochs += 1
+
+    def task_finished(self, entry: Any) -> None:
+        self.heard.append(f"task {entry['task']}")
+
+    def run_finished(self, result: Any, folder: Path) -> None:
+        self.heard.append("finished")
+
+
+def test_listeners_hear_everything_and_a_stopped_run_goes_on(run: cscct.Run, tmp_path: Path) -> None:
+    listener = Stopper(after=5)
+    with pytest.raises(Interrupted):
+        cscct.run("lucir+cscct", "digits", settings=SMALL, out=tmp_path / "run", listeners=[listener])
+    listener = Stopper()
+    done = cscct.resume(tmp_path / "run", listeners=[listener])
+    assert without_timings(done.result) == without_timings(run.result)
+    assert listener.heard[0] == "started"
+    assert listener.heard[-2:] == ["task 2", "finished"]
+    assert listener.epochs > 0
+
+
+def test_importing_it_imports_nothing_heavy() -> None:
+    code = "import sys, cscct; print(*sorted(m for m in ('torch', 'numpy', 'pydantic', 'yaml') if m in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == ""
+    assert {"run", "load", "resume", "Dataset", "Listener"} <= set(dir(cscct))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        cscct.nothing  # noqa: B018
