@@ -19,6 +19,7 @@ from cscct.learn.learner import Learner
 from cscct.learn.protocol import complete
 from cscct.runs.first_tasks import FirstTaskCache
 from cscct.runs.folder import RunFolder
+from cscct.runs.listeners import Listener
 from cscct.runs.runner import execute
 from cscct.yamltext import parse_override
 
@@ -30,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "one_cell" not in item.name and "bench_runs" not in item.name)
 
 
-class Silent:
+class Silent(Listener):
     """A listener that remembers what it heard."""
 
     def __init__(self) -> None:
