@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
 
 from conftest import Silent, run_quietly, settings_for
+from cscct.api import resume
 from cscct.config import Settings
 from cscct.errors import UserError
+from cscct.runs.checkpoints import Checkpoints
 from cscct.runs.files import weights_sha256, write_text
 from cscct.runs.first_tasks import FirstTaskCache, first_task_fingerprint
 from cscct.runs.folder import RunFolder
@@ -98,4 +101,78 @@ def test_a_shared_first_task_changes_nothing_but_the_time(tmp_path: Path) -> Non
     assert result["weights_sha256"] == alone["weights_sha256"]
     assert result["matrix"] == alone["matrix"]
     assert len(list(shared.iterdir())) == 1
-    assert FirstTaskCache(shared).get("nothing") is None
+    assert FirstTaskCache(shared).get("nothing", print) is None
+
+
+def test_a_damaged_first_task_is_trained_again(tmp_path: Path) -> None:
+    cache, warnings = FirstTaskCache(tmp_path), list[str]()
+    weights = {"a": torch.ones(3), "b": torch.zeros(2, 2)}
+    cache.put("key", weights)
+    stored = tmp_path / "key.safetensors"
+    whole = stored.read_bytes()
+    found = cache.get("key", warnings.append)
+    assert found is not None
+    assert weights_sha256(found) == weights_sha256(weights)
+    for damaged in (whole[:-1] + b"\x01", whole[:40], b""):
+        stored.write_bytes(damaged)
+        assert cache.get("key", warnings.append) is None
+    assert len(warnings) == 3
+    assert "trained again" in warnings[0]
+
+
+LINKED = [".lock", "metrics.jsonl", ".result.json.tmp", ".config.yaml.tmp", "checkpoints", "tasks", "result.json"]
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_links_in_a_run_folder_lead_nowhere(name: str, tmp_path: Path) -> None:
+    """A folder that somebody else made: what its links point to is neither written, truncated nor deleted."""
+    outside = tmp_path / "outside"
+    if name in ("checkpoints", "tasks"):
+        outside.mkdir()
+        (outside / "000.safetensors").write_text("precious")
+        (outside / "checkpoint-000001.json").write_text("precious")
+    else:
+        outside.write_text("precious")
+    (tmp_path / "run").mkdir()
+    settings = settings_for("lucir", "digits", *SMALL, "runtime.threads=1")
+    RunFolder(tmp_path / "run").create(settings)
+    for made in (tmp_path / "run" / name,):
+        if made.is_dir():
+            made.rmdir()
+        made.unlink(missing_ok=True)
+    (tmp_path / "run" / name).symlink_to(outside)
+    with suppress(UserError):
+        run_quietly(tmp_path / "run", "lucir", *SMALL)
+    files = sorted(outside.iterdir()) if outside.is_dir() else [outside]
+    assert [file.read_text() for file in files] == ["precious"] * len(files)
+    assert len(files) == (2 if outside.is_dir() else 1)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 20000])
+def test_a_damaged_result_is_told(content: bytes, tmp_path: Path) -> None:
+    settings = settings_for("lucir", "digits", *SMALL)
+    folder = RunFolder(tmp_path / "run")
+    folder.create(settings)
+    (folder.path / "result.json").write_bytes(content)
+    with pytest.raises(UserError, match=r"result\.json is damaged"):
+        folder.state(settings)
+
+
+def test_a_config_edited_after_a_checkpoint_is_noticed(tmp_path: Path) -> None:
+    from runs.test_resume import halfway, small
+
+    settings = small("lucir", "checkpoint.minutes=0")
+    halfway(tmp_path / "run", settings)
+    config = tmp_path / "run" / "config.yaml"
+    config.write_text(config.read_text().replace("lr: 0.1", "lr: 0.2"))
+    with pytest.raises(UserError, match=r"changed after its last checkpoint: train\.lr is 0\.1 there, not 0\.2"):
+        resume(tmp_path / "run")
+
+
+def test_checkpoints_remove_only_their_own_files(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    checkpoints.save({"a": torch.ones(1)}, {})
+    (checkpoints.folder / "notes.txt").write_text("mine")
+    (checkpoints.folder / ".checkpoint-000009.json.tmp").write_text("half")
+    checkpoints.clear()
+    assert [path.name for path in checkpoints.folder.iterdir()] == ["notes.txt"]

@@ -9,12 +9,12 @@ from typing import Any
 
 from torch import Tensor
 
-from ..errors import Interrupted, UserError
+from ..errors import Interrupted, UserError, Warn
 from ..learn.learner import Learner, Resume
 from ..learn.loop import MomentumBuffers, StagePosition
 from ..structs import Task
 from .checkpoints import Checkpoint
-from .folder import RunFolder
+from .folder import METRICS, RunFolder, differences, identity
 from .record import ResultRecord
 
 
@@ -26,10 +26,16 @@ class CheckpointWriter:
     """
 
     def __init__(
-        self, learner: Learner, record: ResultRecord, folder: RunFolder, every: float, stop: Callable[[], bool]
+        self,
+        learner: Learner,
+        record: ResultRecord,
+        folder: RunFolder,
+        every: float,
+        stop: Callable[[], bool],
+        warn: Warn,
     ):
         self.learner, self.record, self.folder = learner, record, folder
-        self.every, self.stop = every, stop
+        self.every, self.stop, self.warn = every, stop, warn
         self.task = 0
         self.spent = 0.0  # seconds in this task by earlier processes
         self.started = self.last = time.perf_counter()
@@ -72,6 +78,7 @@ class CheckpointWriter:
             "matrix": self.record.matrix,
             "metrics_size": self.folder.metrics_size(),
             "data": self.record.data,
+            "settings": identity(self.record.settings),
         }
         self.folder.save_checkpoint({**self.learner.tensors(), **momentum}, state)
         self.last = time.perf_counter()
@@ -81,6 +88,14 @@ class CheckpointWriter:
         tensors, state = saved
         if state["data"] != self.record.data:
             raise UserError(changed_data(self.folder))
+        changed = differences(state["settings"], identity(self.record.settings))
+        if changed:
+            raise UserError(
+                f"The config of the run in {self.folder.path} was changed after its last checkpoint: {changed[0]}. Put "
+                "it back, or start a new run in another folder (--out)."
+            )
+        if self.folder.metrics_size() < state["metrics_size"]:
+            self.warn(f"Some epochs are missing at the end of {self.folder.path / METRICS}; figures will lack them.")
         self.learner.restore(tensors, {int(label): ranked for label, ranked in state["exemplars"].items()})
         self.record.tasks, self.record.matrix = state["tasks"], state["matrix"]
         self.folder.cut_metrics(state["metrics_size"])

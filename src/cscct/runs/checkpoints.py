@@ -6,15 +6,17 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .files import write_bytes
+from .files import own_folder, write_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 KEPT = 2
+OWN_NAME = re.compile(r"\.?checkpoint-\d+\.(json|safetensors)(\.tmp)?")
 
 
 class Checkpoint(NamedTuple):
@@ -32,7 +34,7 @@ class Checkpoints:
     def save(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         from safetensors.torch import save
 
-        self.folder.mkdir(exist_ok=True)
+        own_folder(self.folder)
         numbers = self._numbers()
         number = numbers[-1] + 1 if numbers else 1
         blob = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
@@ -48,16 +50,20 @@ class Checkpoints:
         for number in reversed(self._numbers()):
             try:
                 return self._read(number)
-            except (OSError, ValueError, KeyError) as error:
+            except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
                 warn(f"The checkpoint {self._state(number)} is damaged ({error}); the one before it is used, if any.")
         return None
 
     def clear(self) -> None:
+        """Remove all checkpoints, whole or half, and the folder if nothing else is in it."""
+        if not self.folder.is_dir() or self.folder.is_symlink():
+            return
         for number in self._numbers():
             self._remove(number)
-        if self.folder.is_dir():
-            for leftover in self.folder.iterdir():
+        for leftover in self.folder.iterdir():
+            if OWN_NAME.fullmatch(leftover.name):
                 leftover.unlink()
+        with suppress(OSError):  # files of somebody else
             self.folder.rmdir()
 
     def _read(self, number: int) -> Checkpoint:

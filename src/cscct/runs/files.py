@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
@@ -26,8 +26,10 @@ LOCK = ".lock"
 def write_bytes(path: Path, content: bytes) -> None:
     """The file is either the old one or the new one, never half of it, even if the power fails."""
     temporary = temporary_name(path)
+    if temporary.is_symlink() or temporary.exists():  # what a killed process left, or a link that leads elsewhere
+        temporary.unlink()
     try:
-        with temporary.open("wb") as file:
+        with open_own(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -41,6 +43,43 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
+
+
+def append_line(path: Path, line: str) -> None:
+    """Written to the disk before this returns, so that a checkpoint can rely on it."""
+    with open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as file:
+        file.write(line.encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def truncate(path: Path, size: int) -> None:
+    with open_own(path, os.O_RDWR) as file:
+        file.truncate(size)
+
+
+def open_own(path: Path, flags: int) -> IO[bytes]:
+    """A file of our own. A link in its place is refused: in a folder that somebody else made it may lead anywhere."""
+    try:
+        descriptor = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UserError(
+                f"{path} is a link, and files of a run are not written through links: remove it."
+            ) from error
+        raise
+    return os.fdopen(descriptor, "wb" if flags & os.O_WRONLY else "r+b")
+
+
+def own_folder(path: Path) -> Path:
+    """A folder inside a run folder, made if it is not there. A link in its place is refused."""
+    if path.is_symlink():
+        raise UserError(
+            f"{path} is a link, and files of a run are not written through links: remove it, or put the whole run "
+            "folder where the link leads (--out)."
+        )
+    path.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 def temporary_name(path: Path) -> Path:
@@ -80,16 +119,23 @@ def explain_os_errors(folder: Path) -> Iterator[None]:
 def locked(folder: Path) -> Iterator[None]:
     """One process at a time. The lock is released when its owner ends, however that happens."""
     path = folder / LOCK
+    if path.is_symlink():
+        raise UserError(f"{path} is a link; files of a run are not written through links: remove it.")
     try:
         lock = FileLock(path, timeout=0)
         with lock:
-            with suppress(OSError):  # only for the message below
-                path.write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
+            _sign(path)
             yield
     except Timeout as error:
         raise UserError(
             f"The run in {folder} is being worked on by {lock_holder(folder)}; wait for it or stop it."
         ) from error
+
+
+def _sign(path: Path) -> None:
+    """Who holds the lock, for the message that others get."""
+    with suppress(OSError, UserError), open_own(path, os.O_WRONLY | os.O_TRUNC) as file:
+        file.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
 
 
 def lock_holder(folder: Path) -> str:
@@ -103,6 +149,14 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
     return load_file(path)
+
+
+def load_metadata(path: Path) -> dict[str, str]:
+    """The texts that a file of tensors carries."""
+    from safetensors import safe_open
+
+    with safe_open(path, "pt") as file:
+        return dict(file.metadata() or {})
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:

@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from safetensors import SafetensorError
+
 from ..config import Settings
-from .files import load_tensors, save_tensors
+from ..errors import Warn
+from .files import load_metadata, load_tensors, save_tensors, weights_sha256
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,12 +27,23 @@ class FirstTaskCache:
     def has(self, fingerprint: str) -> bool:
         return self._path(fingerprint).is_file()
 
-    def get(self, fingerprint: str) -> dict[str, Tensor] | None:
-        return load_tensors(self._path(fingerprint)) if self.has(fingerprint) else None
+    def get(self, fingerprint: str, warn: Warn) -> dict[str, Tensor] | None:
+        """The weights, if they are there and whole; what is damaged is reported and trained again."""
+        path = self._path(fingerprint)
+        if not path.is_file():
+            return None
+        try:
+            tensors, metadata = load_tensors(path), load_metadata(path)
+        except (OSError, SafetensorError) as error:
+            tensors, metadata = {}, {"error": str(error)}
+        if metadata.get("weights_sha256") != weights_sha256(tensors):
+            warn(f"The shared first task {path} is damaged, and is trained again.")
+            return None
+        return tensors
 
     def put(self, fingerprint: str, tensors: Mapping[str, Tensor]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        save_tensors(self._path(fingerprint), tensors)
+        save_tensors(self._path(fingerprint), tensors, {"weights_sha256": weights_sha256(tensors)})
 
     def _path(self, fingerprint: str) -> Path:
         return self.folder / f"{fingerprint}.safetensors"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,7 +15,7 @@ from ..config.layers import with_new_names
 from ..errors import UserError
 from ..yamltext import Raw, read_config
 from .checkpoints import Checkpoints
-from .files import LOCK, load_tensors, save_tensors, temporary_name, write_text
+from .files import LOCK, append_line, load_tensors, own_folder, save_tensors, temporary_name, truncate, write_text
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -75,7 +73,7 @@ class RunFolder:
             return "free"
         there, wanted = self.config(), settings.dump()
         self._check_version(there)
-        differing = _differences(there, wanted)
+        differing = differences(there, wanted)
         if differing:
             more = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
             raise UserError(
@@ -90,7 +88,8 @@ class RunFolder:
         self.checkpoints.clear()
         for name in (METRICS, MODEL, RESULT):
             (self.path / name).unlink(missing_ok=True)
-        shutil.rmtree(self.path / TASKS, ignore_errors=True)
+        for old in own_folder(self.path / TASKS).glob("[0-9][0-9][0-9]*.safetensors"):
+            old.unlink()
         write_text(self.path / CONFIG, yaml.safe_dump(settings.dump(), sort_keys=False, allow_unicode=True))
 
     def remember_origin(self, data_dir: Path | None, plugins: Sequence[Path]) -> None:
@@ -133,15 +132,14 @@ class RunFolder:
     def cut_metrics(self, size: int) -> None:
         """Forget the epochs that a checkpoint does not know of: they will be trained again."""
         if size < self.metrics_size():
-            os.truncate(self.path / METRICS, size)
+            truncate(self.path / METRICS, size)
 
     def append_metrics(self, record: Mapping[str, Any]) -> None:
-        with (self.path / METRICS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        append_line(self.path / METRICS, json.dumps(record))
 
     def save_task(self, index: int, tensors: Mapping[str, Tensor]) -> None:
         """What reports read of a task; numbers with three digits, so that a listing is in order."""
-        (self.path / TASKS).mkdir(exist_ok=True)
+        own_folder(self.path / TASKS)
         save_tensors(self._task(index), tensors)
 
     def task(self, index: int) -> dict[str, Tensor]:
@@ -182,7 +180,12 @@ class ReadOnlyRunFolder(RunFolder):
     def clear_checkpoints(self) -> None: ...
 
 
-def _differences(there: Raw, wanted: Raw) -> list[str]:
+def identity(settings: Settings) -> Raw:
+    """The settings that identify a run, as plain values."""
+    return {key: value for key, value in settings.dump().items() if key not in OPEN}
+
+
+def differences(there: Raw, wanted: Raw) -> list[str]:
     """Settings that identify a run and are not the same, each in words."""
     one, other = (_flat({key: value for key, value in raw.items() if key not in OPEN}) for raw in (there, wanted))
     names = dict.fromkeys([*one, *other])

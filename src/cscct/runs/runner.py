@@ -113,7 +113,8 @@ class _Execution:
         stream = build_stream(self.settings, self.dataset, self.warn)
         learner = build_learner(self.settings, self.dataset, stream, self.group)
         record = ResultRecord(self.settings, stream, self.folder, first_task_fingerprint(self.settings, data), data)
-        writer = CheckpointWriter(learner, record, self.folder, self.settings.checkpoint.minutes * 60, self.stop)
+        every = self.settings.checkpoint.minutes * 60
+        writer = CheckpointWriter(learner, record, self.folder, every, self.stop, self.warn)
         if saved is None:
             self.folder.create(self.settings)
             self.folder.remember_origin(*self.origin)
@@ -146,7 +147,7 @@ class _Execution:
         shared = self.first_tasks if task.is_first else None
         ready = None
         if shared is not None and resume is None:
-            ready = self.group.broadcast(lambda: shared.get(record.first_task))
+            ready = self.group.broadcast(lambda: shared.get(record.first_task, self.warn))
         learner.learn(task, Listeners([MetricsLog(self.folder), self.listener]), ready, writer.step, resume)
         check_finite(learner.network.state_dict(), task)
         if shared is not None and ready is None and self.group.is_leader:
