@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # One process per test worker, one thread per process: two cores are best used this way.
 WORKERS ?= 2
 
-.PHONY: demo test lint bench soak clean
+.PHONY: demo test lint docs bench soak clean
 
 demo: $(VENV)/.installed
 	$(BIN)/cscct compare lucir lucir+cscct --dataset digits
@@ -18,6 +18,10 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The site, with the reference from the docstrings, in build/docs. A warning is an error.
+docs: $(VENV)/.installed-dev
+	$(BIN)/mkdocs build --strict --quiet
 
 # Twenty kills a base instead of three.
 soak: $(VENV)/.installed-dev
