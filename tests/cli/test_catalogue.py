@@ -32,3 +32,13 @@ def test_datasets_of_plugins(cscct: Call, tmp_path: Path) -> None:
     fetched = cscct("data", "fetch", "dark", "--plugin", "dark.py")
     assert fetched.returncode == 2
     assert "its author gave no way" in fetched.stderr
+
+
+def test_a_terminal_that_knows_only_ascii(cscct: Call) -> None:
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+    listed = cscct("list", **ascii_only)
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert listed.stdout.isascii()
+    for dataset in ("digits", "cifar100", "imagenet-subset", "folder"):  # each preset is read
+        done = cscct("config", "lucir", dataset, **ascii_only)
+        assert (done.returncode, done.stderr) == (0, "")

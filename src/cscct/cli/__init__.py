@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import Annotated
 
@@ -48,6 +49,8 @@ def top(
 
 def main() -> None:
     """Exit 0 on success, 2 on a user's mistake, 1 when the work could not go on, 130 when stopped on request."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without the sign ± gets a question mark
     try:
         code = app(prog_name="cscct", standalone_mode=False)
     except UserError as error:
