@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 import typer
 
@@ -105,7 +106,17 @@ def data_check(
         print(json.dumps(found, indent=1))
         return
     for key, value in found.items():
-        print(f"{key.replace('_', ' '):26} {value}")
+        if key != "warnings" and value is not None:
+            print(f"{key.replace('_', ' '):26} {_in_words(value)}")
+    for sentence in found["warnings"]:
+        warn(sentence)
+
+
+def _in_words(value: Any) -> str:
+    """A number, a size or a range as people write it."""
+    if isinstance(value, dict):
+        return str(value["min"]) if value["min"] == value["max"] else f"{value['min']} to {value['max']}"
+    return " x ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _first_line(text: str | None) -> str:

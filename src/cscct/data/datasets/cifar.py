@@ -118,8 +118,8 @@ class _Builder:
             found = [f"md5 of {name}: {md5}, published: {_LAYOUT.md5[name]}" for name, md5 in self._differing.items()]
             request.warn(
                 f"The checksum of {listing(list(self._differing))} in {origin} is not that of the published CIFAR-100 "
-                f"({'; '.join(found)}). Layout, labels and the number of images of each class were checked and are "
-                "right; single pixels or labels may differ. For the published files, delete these and use `cscct data "
+                f"({'; '.join(found)}). The layout and the number of images of each class were checked and are right; "
+                "single pixels, labels or names may differ. For the published files, delete these and use `cscct data "
                 "fetch cifar100`."
             )
         return Dataset("cifar100", self._names, self._splits["train"], self._splits["test"], channels=3)
