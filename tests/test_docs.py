@@ -209,3 +209,32 @@ def test_the_pages_point_to_each_other_rightly() -> None:
     assert links
     for page, link in links:
         assert (page.parent / link).exists(), f"{page.name} points to {link}"
+
+
+def test_the_scripts_for_clusters_run(tmp_path: Path) -> None:
+    """As they stand, on processors; a variable stands for Slurm."""
+    page = ROOT / "docs" / "clusters.md"
+    plan, array, tables, several = blocks(page, "bash")
+    (study,) = blocks(page, "yaml")
+    (tmp_path / "study.yaml").write_text(study)
+    (tmp_path / "array.sh").write_text(array)
+    (tmp_path / "split_plan.py").write_bytes((ROOT / "examples" / "split_plan.py").read_bytes())
+    (tmp_path / "bin").mkdir()
+    for name, words in (("cscct", "-m cscct"), ("python", "")):
+        (tmp_path / "bin" / name).write_text(f'#!/bin/sh\nexec {sys.executable} {words} "$@"\n')
+        (tmp_path / "bin" / name).chmod(0o755)
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+
+    def shell(script: str, **more: str) -> str:
+        done = subprocess.run(
+            ["bash", "-e"], input=script, cwd=tmp_path, env=env | more, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    assert "runs in first.txt: 1\nruns in rest.txt: 1" in shell(plan)
+    shell("bash array.sh plan/first.txt", RUNS="runs/study", SLURM_ARRAY_TASK_ID="1")
+    shell(several, RUNS="runs/study")  # one is finished already
+    assert "All runs are finished already" in shell(tables, RUNS="runs/study")
+    assert len(list((tmp_path / "runs" / "study" / "first-tasks").iterdir())) == 1
+    assert (tmp_path / "runs" / "study" / "sweep.csv").is_file()

@@ -13,15 +13,42 @@ from .errors import UserError
 Raw = dict[str, Any]
 
 
+MAX_DEPTH = 50  # of sections within sections
+MAX_REPEATED = 1000  # values that come again through aliases
+MAX_BITS = 64  # of a whole number
+
+
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # the first is ten times as fast
     """YAML as people write it: 1e-3 is a number, and a key that stands twice is a mistake."""
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """PyYAML's own readers of dates, numbers and so on fail in many ways on odd values: always a YAMLError here."""
+        try:
+            value = super().construct_object(node, deep)
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+            kind = node.tag.rpartition(":")[2]
+            raise _problem(f"{str(node.value)[:40]!r} cannot be read as {kind}", node) from error
+        if isinstance(value, int) and value.bit_length() > MAX_BITS:
+            raise _problem(f"a whole number of more than {MAX_BITS} bits", node)
+        return value
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
-        doubled = next((key for i, key in enumerate(keys) if key in keys[:i]), None)
-        if doubled is not None:
-            raise yaml.constructor.ConstructorError(None, None, f"the key {doubled!r} stands twice", node.start_mark)
+        seen: set[str] = set()
+        for entry, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if entry.tag == "tag:yaml.org,2002:merge":
+                continue
+            key = self.construct_object(entry, deep=True)
+            if not isinstance(key, str):
+                raise _problem(f"the key {str(key)[:40]} is not a name; if it is meant as one, put it in quotes", entry)
+            if key in seen:
+                raise _problem(f"the key {key!r} stands twice", node)
+            seen.add(key)
         return super().construct_mapping(node, deep)
+
+
+def _problem(text: str, node: Any) -> yaml.constructor.ConstructorError:
+    """An error at a node or an event of PyYAML's."""
+    return yaml.constructor.ConstructorError(None, None, text, node.start_mark)
 
 
 _Loader.add_implicit_resolver(
@@ -31,9 +58,44 @@ _Loader.add_implicit_resolver(
 )
 
 
+def _check_extent(text: str) -> None:
+    """Refuse what is nested too deeply, and aliases that expand to very much, or to themselves.
+
+    Before anything is built of it: PyYAML's builder calls itself for each level and would crash.
+    """
+    sizes: dict[str, int] = {}  # how many values each anchor stands for
+    open_: list[tuple[str | None, int]] = []  # anchors of the collections around, and where each began
+    count = repeated = 0
+    for event in yaml.parse(text, _Loader):
+        if isinstance(event, yaml.AliasEvent):
+            if any(anchor == event.anchor for anchor, _ in open_):
+                raise _problem(f"the alias *{event.anchor} stands inside of what it repeats", event)
+            size = sizes.get(event.anchor or "", 0)
+            count, repeated = count + size, repeated + size
+            if repeated > MAX_REPEATED:
+                raise _problem(f"its aliases repeat more than {MAX_REPEATED} values", event)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            open_.append((event.anchor, count))
+            count += 1
+            if len(open_) > MAX_DEPTH:
+                raise _problem(f"it is nested deeper than {MAX_DEPTH} levels", event)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, start = open_.pop()
+            sizes[anchor or ""] = count - start
+        elif isinstance(event, yaml.ScalarEvent):
+            sizes[event.anchor or ""] = 1
+            count += 1
+
+
 def parse_yaml(text: str, name: str) -> Raw:
+    """The settings in a text, or a `UserError` that says what is wrong in which line."""
     try:
+        _check_extent(text)
         raw = yaml.load(text, _Loader)
+    except UnicodeEncodeError as error:
+        raise UserError(f"{name.encode(errors='backslashreplace').decode()} is not valid UTF-8.") from error
+    except yaml.reader.ReaderError as error:
+        raise UserError(f"{name} is not valid YAML: {error.reason} (character {error.character!r}).") from error
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
         line = f", line {where.line + 1}" if where else ""
@@ -46,8 +108,9 @@ def parse_yaml(text: str, name: str) -> Raw:
 
 
 def read_config(path: Path) -> Raw:
+    """The settings in a YAML file."""
     try:
-        return parse_yaml(path.read_text(), str(path))
+        return parse_yaml(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"The config file {path} cannot be read: {error}.") from error
 

@@ -220,4 +220,4 @@ def test_check_of_files_collects_warnings(tmp_path: Path) -> None:
     assert summary["train_images_per_class"] == {"min": 1, "max": 4}
     assert summary["image_size"] is None
     assert len(summary["warnings"]) == 1
-    assert "1 of 8 files" in summary["warnings"][0]
+    assert "a/notes.txt" in summary["warnings"][0]

@@ -104,7 +104,7 @@ class Run:
         """Lines of metrics.jsonl. Half a line at the end is what a killed run leaves, and is passed over."""
         path = self.path / METRICS
         try:
-            lines = path.read_text().splitlines()
+            lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise Missing(f"{path} cannot be read.") from error
         records = []

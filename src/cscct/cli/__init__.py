@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import Annotated
 
@@ -9,22 +10,30 @@ import typer
 
 from .. import __version__
 from ..errors import Interrupted, RunFailed, UserError
-from . import catalogue, running, studies
+from . import catalogue, running, settings, studies
+from .options import print_help
 
 app = typer.Typer(
     help="Image classifiers that learn new classes, task after task, without forgetting the old ones.",
-    no_args_is_help=True,
-    add_completion=False,
+    invoke_without_command=True,
+    rich_markup_mode=None,  # rich would take [ray] in a help text for markup
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (running.run, running.resume, running.compare, studies.sweep, studies.reproduce, studies.report):
-    app.command()(command)
-app.command("list")(catalogue.list_)
-app.add_typer(catalogue.data_app, name="data")
+# With what `cscct --help` says of each, in the width of a terminal.
+app.command(short_help="One experiment: a method learns a dataset, task by task.")(running.run)
+app.command(short_help="Go on with a run that was stopped or killed.")(running.resume)
+app.command(short_help="Several methods on the same seeds, with paired differences.")(running.compare)
+app.command(short_help="Many runs: every combination of settings in a study file.")(studies.sweep)
+app.command(short_help="A table or figure of the paper, with the published numbers.")(studies.reproduce)
+app.command(short_help="An HTML page with figures of finished runs; PNG, SVG, CSV.")(studies.report)
+app.command("config", short_help="The settings that a run would have, without running it.")(settings.config)
+app.command("list", short_help="Methods, losses, datasets, backbones and class orders.")(catalogue.list_)
+app.add_typer(catalogue.data_app, name="data", short_help="Datasets: list, download and check them.")
 
 
 def version(value: bool) -> None:
+    """Print the version and end."""
     if value:
         print(f"cscct {__version__}")
         raise typer.Exit
@@ -32,15 +41,18 @@ def version(value: bool) -> None:
 
 @app.callback()
 def top(
+    context: typer.Context,
     _: Annotated[bool, typer.Option("--version", callback=version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
-    pass
+    print_help(context)
 
 
 def main() -> None:
     """Exit 0 on success, 2 on a user's mistake, 1 when the work could not go on, 130 when stopped on request."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without the sign ± gets a question mark
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="cscct", standalone_mode=False)
     except UserError as error:
         code = _fail(str(error), 2)
     except RunFailed as error:

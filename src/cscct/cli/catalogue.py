@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
+from typing import Any
 
 import typer
 
 from ..plugins import load_plugins
-from .options import DataDir, Json, Plugin, Quiet, SkipBad, open_display, warn
+from .options import DataDir, DatasetArgument, Json, Plugin, Quiet, SkipBad, open_display, print_help, warn
 
-data_app = typer.Typer(
-    help="Datasets: which there are, where they come from, whether they are whole.", no_args_is_help=True
-)
+data_app = typer.Typer(help="Datasets: list, download and check them.", invoke_without_command=True)
+data_app.callback()(print_help)
 
 
 def list_(plugin: Plugin = [], as_json: Json = False) -> None:  # noqa: B006
@@ -53,8 +52,9 @@ def list_(plugin: Plugin = [], as_json: Json = False) -> None:  # noqa: B006
 
 
 @data_app.command("list")
-def data_list(as_json: Json = False) -> None:
+def data_list(plugin: Plugin = [], as_json: Json = False) -> None:  # noqa: B006
     """The datasets there are."""
+    load_plugins(plugin)
     from ..data.registry import DATASETS, default_data_dir
 
     if as_json:
@@ -72,9 +72,13 @@ def data_list(as_json: Json = False) -> None:
 
 @data_app.command("fetch")
 def data_fetch(
-    name: Annotated[str, typer.Argument(help="cifar100")], data_dir: DataDir = None, quiet: Quiet = False
+    name: DatasetArgument,
+    data_dir: DataDir = None,
+    plugin: Plugin = [],  # noqa: B006
+    quiet: Quiet = False,
 ) -> None:
-    """Download a dataset, with a checksum. Nothing else in this program downloads."""
+    """Download a dataset and check it (cifar100). No other command downloads anything."""
+    load_plugins(plugin)
     from ..data.fetch import fetch
 
     path = fetch(name, data_dir, progressbar=sys.stderr.isatty() and not quiet, warn=warn)
@@ -84,12 +88,14 @@ def data_fetch(
 
 @data_app.command("check")
 def data_check(
-    name: Annotated[str, typer.Argument(help="The dataset.")],
+    name: DatasetArgument,
     data_dir: DataDir = None,
+    plugin: Plugin = [],  # noqa: B006
     skip_bad_images: SkipBad = False,
     as_json: Json = False,
 ) -> None:
-    """Read a dataset whole and say what is in it."""
+    """Read a dataset as a run would, and print what is in it."""
+    load_plugins(plugin)
     from ..data.fetch import check
     from ..data.registry import LoadRequest
 
@@ -100,7 +106,17 @@ def data_check(
         print(json.dumps(found, indent=1))
         return
     for key, value in found.items():
-        print(f"{key.replace('_', ' '):26} {value}")
+        if key != "warnings" and value is not None:
+            print(f"{key.replace('_', ' '):26} {_in_words(value)}")
+    for sentence in found["warnings"]:
+        warn(sentence)
+
+
+def _in_words(value: Any) -> str:
+    """A number, a size or a range as people write it."""
+    if isinstance(value, dict):
+        return str(value["min"]) if value["min"] == value["max"] else f"{value['min']} to {value['max']}"
+    return " x ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _first_line(text: str | None) -> str:

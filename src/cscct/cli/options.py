@@ -13,30 +13,138 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import Interrupted, UserError
+from . import completion
 
 if TYPE_CHECKING:
+    from ..config import Settings
     from ..data.registry import Progress
     from ..ui.progress import Display, Mode
 
-DataDir = Annotated[Path | None, typer.Option("--data-dir", help="The dataset's folder or its parent [$CSCCT_DATA].")]
-Out = Annotated[Path | None, typer.Option("--out", help="The folder for the results.")]
-Config = Annotated[Path | None, typer.Option("--config", help="Settings from a YAML file.")]
-Sets = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override one setting; repeatable.")]
-Base = Annotated[int | None, typer.Option("-B", "--base", help="Classes of the first task.")]
-StepSize = Annotated[int | None, typer.Option("-C", "--step", help="Classes of every later task.")]
-RecipeName = Annotated[str | None, typer.Option("--recipe", help="released (default) or printed.")]
-Device = Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda or mps.")]
-Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads of a run.")]
-Devices = Annotated[int | None, typer.Option("--devices", min=1, help="ProcessExecutor that share each batch [1].")]
-Nodes = Annotated[int | None, typer.Option("--nodes", min=1, help="Machines with so many processes each [1].")]
-PrecisionName = Annotated[str | None, typer.Option("--precision", help="32-true (default) or bf16-mixed.")]
-CompileName = Annotated[
-    str | None, typer.Option("--compile", help="none (default), frozen (networks that do not train) or all.")
+MethodName = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="METHOD", help="A base with +csc, +ct or +cscct: lucir+cscct.", autocompletion=completion.methods
+    ),
 ]
-Plugin = Annotated[list[Path], typer.Option("--plugin", help="A Python file with methods, losses or datasets.")]
-SkipBad = Annotated[bool, typer.Option("--skip-bad-images", help="Leave out files that cannot be read as images.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors and warnings.")]
-Json = Annotated[bool, typer.Option("--json", help="The answer as JSON.")]
+DatasetName = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="DATASET", help="digits, cifar100, imagenet-subset or folder.", autocompletion=completion.datasets
+    ),
+]
+DatasetArgument = Annotated[
+    str,
+    typer.Argument(metavar="DATASET", help="A name that `cscct data list` shows.", autocompletion=completion.datasets),
+]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        metavar="DIR",
+        help="The dataset's folder or its parent. [default: $CSCCT_DATA, else the user's cache folder]",
+    ),
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Folder for the results. [default: one under runs/]")
+]
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="Settings from a YAML file; --set and other flags override them."),
+]
+Sets = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override one setting, for example train.epochs=20; repeatable. `cscct config` prints all of them.",
+        autocompletion=completion.keys,
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option("--seed", metavar="N", help="Seed of every random choice. [default: 1]"),
+]
+Base = Annotated[
+    int | None,
+    typer.Option(
+        "-B", "--base", metavar="N", help="Classes in the first task. [default: the preset's, else half of them]"
+    ),
+]
+StepSize = Annotated[
+    int | None,
+    typer.Option(
+        "-C", "--step", metavar="N", help="Classes in each later task. [default: the preset's, else for five tasks]"
+    ),
+]
+RecipeName = Annotated[
+    str | None,
+    typer.Option(
+        "--recipe",
+        metavar="NAME",
+        help="released (hyperparameters of the released code) or printed (those of the paper). [default: released]",
+    ),
+]
+Device = Annotated[str | None, typer.Option("--device", metavar="NAME", help="auto, cpu, cuda or mps. [default: auto]")]
+Threads = Annotated[
+    int | None, typer.Option("--threads", metavar="N", help="CPU threads of a run. [default: all cores]")
+]
+Devices = Annotated[
+    int | None,
+    typer.Option(
+        "--devices",
+        metavar="N",
+        min=1,
+        help="Processes on a machine, one a GPU, that share each batch. [default: 1; resume: the run's]",
+    ),
+]
+Nodes = Annotated[
+    int | None,
+    typer.Option(
+        "--nodes", metavar="N", min=1, help="Machines, each with --devices processes. [default: 1; resume: the run's]"
+    ),
+]
+PrecisionName = Annotated[
+    str | None, typer.Option("--precision", metavar="NAME", help="32-true or bf16-mixed. [default: 32-true]")
+]
+CompileName = Annotated[
+    str | None,
+    typer.Option(
+        "--compile",
+        metavar="NAME",
+        help="What torch.compile compiles: none, frozen (networks that do not train) or all. [default: none]",
+    ),
+]
+Plugin = Annotated[
+    list[Path],
+    typer.Option("--plugin", metavar="FILE", help="A Python file with methods, losses or datasets; repeatable."),
+]
+SkipBad = Annotated[
+    bool, typer.Option("--skip-bad-images", help="Leave out damaged image files instead of refusing the dataset.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and warnings.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+
+
+def print_help(context: typer.Context) -> None:
+    """A command group without a command prints its help."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def resolve_settings(
+    method: str | None,
+    dataset: str | None,
+    recipe: str | None,
+    config: Path | None,
+    sets: list[str],
+    flags: list[dict[str, Any]],
+) -> Settings:
+    """The settings of a run, from the words and flags of the command."""
+    from ..config import resolve
+    from ..yamltext import parse_override, read_config
+
+    overrides = [*(parse_override(text) for text in sets), *flags]
+    return resolve(method, dataset, recipe=recipe, config=read_config(config) if config else None, overrides=overrides)
 
 
 def warn(sentence: str) -> None:

@@ -17,15 +17,18 @@ from .options import (
     CompileName,
     Config,
     DataDir,
+    DatasetName,
     Device,
     Devices,
     Json,
+    MethodName,
     Nodes,
     Out,
     Plugin,
     PrecisionName,
     Quiet,
     RecipeName,
+    Seed,
     Sets,
     SkipBad,
     StepSize,
@@ -38,6 +41,7 @@ from .options import (
     mode,
     open_display,
     parse_seeds,
+    resolve_settings,
     stop_on_request,
     unused_path,
 )
@@ -49,12 +53,12 @@ if TYPE_CHECKING:
 
 
 def run(
-    method: Annotated[str | None, typer.Argument(help="A base with +csc, +ct or +cscct: lucir+cscct.")] = None,
-    dataset: Annotated[str | None, typer.Argument(help="digits, cifar100, imagenet-subset or folder.")] = None,
+    method: MethodName = None,
+    dataset: DatasetName = None,
     out: Out = None,
     data_dir: DataDir = None,
     config: Config = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Decides everything random [1].")] = None,
+    seed: Seed = None,
     sets: Sets = [],  # noqa: B006  (typer copies it)
     base: Base = None,
     step: StepSize = None,
@@ -74,7 +78,7 @@ def run(
     """One experiment: a method learns a dataset, task by task."""
     flags = flag_layers(base, step, device, threads, skip_bad_images, seed, devices, nodes, precision, compile_)
     load_plugins(plugin)
-    settings = _settings(method, dataset, recipe, config, sets, flags)
+    settings = resolve_settings(method, dataset, recipe, config, sets, flags)
     from ..runs.first_tasks import FirstTaskCache
 
     shared = FirstTaskCache(first_tasks) if first_tasks else None
@@ -222,21 +226,6 @@ def _show(done: Run, quiet: bool, as_json: bool) -> None:
         from ..ui.tables import print_result
 
         print_result(done.result, done.path)
-
-
-def _settings(
-    method: str | None,
-    dataset: str | None,
-    recipe: str | None,
-    config: Path | None,
-    sets: list[str],
-    flags: list[dict[str, Any]],
-) -> Settings:
-    from ..config import resolve
-    from ..yamltext import parse_override, read_config
-
-    overrides = [*(parse_override(text) for text in sets), *flags]
-    return resolve(method, dataset, recipe=recipe, config=read_config(config) if config else None, overrides=overrides)
 
 
 def _report_comparison(

@@ -34,9 +34,14 @@ from .options import (
 if TYPE_CHECKING:
     from ..studies.plan import PlannedRun
 
-Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Runs at a time, each in its own process.")]
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", "-j", min=1, help="Runs at a time, each in its own process. [default: cores / threads]"),
+]
 UseRay = Annotated[bool, typer.Option("--ray", help="On a Ray cluster, or an embedded one (needs cscct[ray]).")]
-RayAddress = Annotated[str | None, typer.Option("--ray-address", help="Of the cluster; implies --ray [$RAY_ADDRESS].")]
+RayAddress = Annotated[
+    str | None, typer.Option("--ray-address", help="Of the cluster; implies --ray. [default: $RAY_ADDRESS]")
+]
 Retries = Annotated[int, typer.Option("--retries", min=0, help="How often a run that dies is taken up again.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done. Needs no data.")]
 

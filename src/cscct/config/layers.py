@@ -119,7 +119,7 @@ def preset_layers(method: str, dataset: str, recipe: str) -> Raw:
 @functools.cache  # nobody changes what it gives: merging copies
 def load_preset(dataset: str) -> Raw:
     file = resources.files("cscct") / "presets" / f"{dataset}.yaml"
-    return parse_yaml(file.read_text(), file.name) if file.is_file() else {}
+    return parse_yaml(file.read_text(encoding="utf-8"), file.name) if file.is_file() else {}
 
 
 def merge(into: Raw, layer: Mapping[str, Any]) -> Raw:

@@ -15,7 +15,7 @@ from torch import Generator, Tensor
 
 from ..specs import TransformSpec
 from .base import ArrayImages, FileImages
-from .datasets.folders import read_reduced
+from .image_files import read_reduced
 
 NMEAugmentation = Literal["none", "hflip", "bgr"]
 ALL = slice(None)

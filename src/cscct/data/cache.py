@@ -21,7 +21,7 @@ from PIL import Image
 
 from ..errors import UserError
 from .base import Dataset, FileImages, Split
-from .datasets.folders import read_reduced
+from .image_files import read_reduced
 from .registry import Progress
 
 FORMAT = "1"  # of the files; another one makes other copies

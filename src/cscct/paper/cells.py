@@ -63,7 +63,7 @@ class Exhibit:
 @cache
 def published() -> tuple[tuple[str, Cell], ...]:
     """Every cell with the table that prints it."""
-    text = (resources.files("cscct") / "paper" / "published.csv").read_text()
+    text = (resources.files("cscct") / "paper" / "published.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines()))
     gains = {_place(row): float(row["value"]) for row in rows if row["variant"] == "CSCCT_printed_gain"}
     found = []

@@ -146,7 +146,7 @@ def test_every_pickle_protocol_and_one_warning(tmp_path: Path, mini: dict[str, b
     dataset = cifar.load_cifar100(request(tmp_path, warnings))
     assert len(warnings) == 1
     assert "train, test, meta" in warnings[0]
-    assert "content was checked and is right" in warnings[0]
+    assert "The layout and the number of images of each class were checked" in warnings[0]
     assert isinstance(dataset.train.images, ArrayImages)
     pixels = dataset.train.images.pixels
     np.testing.assert_array_equal(pixels.numpy().reshape(-1, 3072), contents()["train"]["data"])
@@ -159,6 +159,19 @@ def test_warning_names_only_the_differing_file(tmp_path: Path, mini: dict[str, b
     cifar.load_cifar100(request(tmp_path, warnings))
     assert len(warnings) == 1
     assert "The checksum of test in" in warnings[0]
+
+
+def test_a_flipped_pixel_is_told_by_its_checksum(tmp_path: Path, mini: dict[str, bytes]) -> None:
+    made = contents()
+    made["train"]["data"][0, 0] ^= 1
+    files = dump_all(made)
+    write(tmp_path, files)
+    warnings: list[str] = []
+    cifar.load_cifar100(request(tmp_path, warnings))
+    (warning,) = warnings
+    md5 = [hashlib.md5(one["train"]).hexdigest() for one in (files, mini)]
+    assert f"(md5 of train: {md5[0]}, published: {md5[1]})" in warning
+    assert "single pixels, labels or names may differ" in warning
 
 
 def test_bytes_keys_array_labels_and_fortran_pixels(tmp_path: Path, mini: dict[str, bytes]) -> None:

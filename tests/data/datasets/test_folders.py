@@ -1,6 +1,5 @@
 import os
 from pathlib import Path
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ from cscct.data import registry as sources
 from cscct.data.base import Dataset, FileImages, Split
 from cscct.data.datasets import folders
 from cscct.errors import UserError
+from pictures import draw
 
 REAL = os.environ.get("CSCCT_DATA")
 
@@ -26,13 +26,6 @@ def request(
 
     warn = unexpected if warnings is None else warnings.append
     return sources.LoadRequest(data_dir, skip, fraction, seed, warn)
-
-
-def draw(path: Path, mode: str = "RGB", size: tuple[int, int] = (12, 9)) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    noise = np.random.default_rng(len(path.name)).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
-    Image.fromarray(noise).convert(mode).save(path)
-    return path
 
 
 def make(root: Path, tree: dict[str, int]) -> Path:
@@ -116,7 +109,7 @@ def test_fraction_out_of_range(tmp_path: Path, fraction: float) -> None:
     [
         ({"a": 3, "b": 1}, "Class b has one image"),
         ({"a": 3, "b": 0}, "class folder .*/b is empty"),
-        ({"a": 3}, "has 1 class folders: at least two"),
+        ({"a": 3}, "has 1 class folder: at least two"),
         ({}, "has 0 class folders"),
         ({"train/a": 2, "train/b": 2, "test/a": 1, "test/z": 1}, "test has classes that .*: z"),
         ({"train/a": 2, "train/b": 2, "test/a": 1}, "class b has no test images"),
@@ -144,12 +137,12 @@ def spoil(root: Path) -> set[str]:
     (root / "a" / "cut.jpg").write_bytes(whole[: len(whole) // 2])
     (root / "a" / "text.jpg").write_text("no picture")
     (root / "a" / "empty.png").write_bytes(b"")
-    (root / "a" / "notes.txt").write_text("hello")
-    (root / "a" / "Thumbs.db").write_bytes(b"\xd0\xcf")
     (root / "a" / "gone.png").symlink_to(root / "nowhere.png")
     draw(root / "a" / "deeper" / "x.png")
     draw(root / "loose.png")
-    inside = ("cut.jpg", "text.jpg", "empty.png", "notes.txt", "Thumbs.db", "gone.png", "deeper")
+    (root / "a" / "photo.jfif").write_bytes(whole)
+    os.mkfifo(root / "a" / "pipe.jpg")
+    inside = ("cut.jpg", "text.jpg", "empty.png", "photo.jfif", "pipe.jpg", "gone.png", "deeper")
     return {f"a/{name}" for name in inside} | {"loose.png"}
 
 
@@ -164,6 +157,8 @@ def test_bad_files_are_counted_named_and_refused(tmp_path: Path, monkeypatch: py
         assert f"{name} (" in text
     assert "a/cut.jpg (image file is truncated" in text
     assert "a/deeper (a folder inside a class folder)" in text
+    assert "a/pipe.jpg (not a regular file)" in text
+    assert "a/photo.jfif (an image without the suffix of one)" in text
     assert "whole.jpg" not in text
 
 
@@ -182,6 +177,57 @@ def test_bad_files_are_skipped_with_one_warning(tmp_path: Path) -> None:
     used = relative(dataset.train, tmp_path) + relative(dataset.test, tmp_path)
     assert len(used) == 9
     assert not bad & set(used)
+
+
+def add_strays(root: Path) -> list[str]:
+    """Files of other programs in class a."""
+    for name, content in {
+        "Thumbs.db": b"\xd0\xcf\x11\xe0",
+        "desktop.ini": b"[x]",
+        "notes.txt": b"hello",
+        "e": b"",
+    }.items():
+        (root / "a" / name).write_bytes(content)
+    (root / "a" / ".DS_Store").write_bytes(b"x")
+    (root / "a" / "gone.txt").symlink_to(root / "nowhere.txt")
+    return ["a/Thumbs.db", "a/desktop.ini", "a/e", "a/gone.txt", "a/notes.txt"]
+
+
+def test_files_that_are_not_images_are_ignored_with_one_warning(tmp_path: Path) -> None:
+    names = add_strays(make(tmp_path, {"a": 4, "b": 4}))
+    warnings: list[str] = []
+    dataset = load(tmp_path, warnings=warnings)
+    assert len(dataset.train) + len(dataset.test) == 8
+    assert warnings == [f"5 files that are not images are ignored in {tmp_path}: {', '.join(names)}."]
+
+
+def test_damaged_images_are_refused_all_the_same(tmp_path: Path) -> None:
+    add_strays(make(tmp_path, {"a": 4, "b": 4}))
+    (tmp_path / "b" / "cut.png").write_bytes((tmp_path / "b" / "0.png").read_bytes()[:100])
+    with pytest.raises(UserError, match=r"1 of 9 files in .* cannot be read as images: b/cut.png \("):
+        load(tmp_path)
+    warnings: list[str] = []
+    assert len(load(tmp_path, skip=True, warnings=warnings).train) == 6
+    assert len(warnings) == 2
+    assert "b/cut.png" in warnings[1]
+
+
+def test_a_class_without_images(tmp_path: Path) -> None:
+    make(tmp_path, {"a": 4, "b": 0})
+    (tmp_path / "b" / "notes.txt").write_text("pictures of b are to come")
+    with pytest.raises(UserError, match=r"No readable image is left in .* for b"):
+        load(tmp_path, warnings=[])
+
+
+@pytest.mark.parametrize("place", [b"a/caf\xe9.png", b"caf\xe9/0.png"], ids=["file", "class"])
+def test_names_that_are_not_utf8_are_refused(place: bytes, tmp_path: Path) -> None:
+    make(tmp_path, {"a": 2, "b": 2})
+    path = Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), place)))
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes((tmp_path / "b" / "0.png").read_bytes())
+    with pytest.raises(UserError, match=r"caf\\xe9.* is not valid UTF-8") as caught:
+        load(tmp_path)
+    str(caught.value).encode()
 
 
 def test_class_of_bad_files_only(tmp_path: Path) -> None:
@@ -210,62 +256,6 @@ def test_kinds_of_files(tmp_path: Path, name: str) -> None:
     make(tmp_path, {"a": 1, "b": 2})
     draw(tmp_path / "a" / name)
     assert len(load(tmp_path).train) == 2
-
-
-@pytest.mark.parametrize(
-    ("name", "mode"),
-    [("x.jpg", "CMYK"), ("x.jpg", "L"), ("x.png", "P"), ("x.png", "RGBA"), ("x.png", "LA"), ("x.png", "1")],
-)
-def test_read_image_gives_rgb(tmp_path: Path, name: str, mode: str, recwarn: pytest.WarningsRecorder) -> None:
-    path = draw(tmp_path / name, mode=mode)
-    image = folders.read_image(path)
-    assert (image.mode, image.size) == ("RGB", (12, 9))
-    with Image.open(path) as original:
-        np.testing.assert_array_equal(np.asarray(image), np.asarray(original.convert("RGB")))
-    assert not recwarn.list
-
-
-def test_palette_with_transparency_gives_no_remark(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
-    image = Image.new("P", (2, 1))
-    image.putpalette([10, 20, 30, 40, 50, 60])
-    image.putdata([0, 1])
-    image.save(tmp_path / "x.png", transparency=bytes([0, 128]))
-    assert np.asarray(folders.read_image(tmp_path / "x.png")).tolist() == [[[10, 20, 30], [40, 50, 60]]]
-    assert not recwarn.list
-
-
-@pytest.mark.parametrize("name", ["x.png", "x.tif"])
-def test_sixteen_bits_are_scaled(tmp_path: Path, name: str) -> None:
-    Image.fromarray(np.array([[0, 256, 32768, 65535]], dtype=np.uint16)).save(tmp_path / name)
-    assert np.asarray(folders.read_image(tmp_path / name))[0, :, 0].tolist() == [0, 1, 128, 255]
-
-
-def test_exif_orientation_is_followed(tmp_path: Path) -> None:
-    image = Image.fromarray(np.array([[[255, 0, 0], [0, 0, 255]]], dtype=np.uint8))
-    exif = Image.Exif()
-    exif[0x0112] = 6  # the camera was turned: rotate by 90 degrees to the right
-    image.save(tmp_path / "x.png", exif=exif)
-    upright = folders.read_image(tmp_path / "x.png")
-    assert upright.size == (1, 2)
-    assert upright.getpixel((0, 0)) == (255, 0, 0)
-
-
-def test_read_image_names_the_bad_file(tmp_path: Path) -> None:
-    (tmp_path / "x.jpg").write_text("no picture")
-    with pytest.raises(UserError, match=r"x.jpg cannot be read: not an image"):
-        folders.read_image(tmp_path / "x.jpg")
-    with pytest.raises(UserError, match=r"y.jpg does not exist"):
-        folders.read_image(tmp_path / "y.jpg")
-    (tmp_path / "x.jpg").write_bytes(draw(tmp_path / "z.jpg", size=(64, 64)).read_bytes()[:-400])
-    with pytest.raises(UserError, match=r"x.jpg cannot be read: .*truncated"):
-        folders.read_image(tmp_path / "x.jpg")
-
-
-def test_postscript_is_not_opened(tmp_path: Path) -> None:
-    Image.new("RGB", (4, 4)).save(tmp_path / "x.eps")
-    (tmp_path / "x.eps").rename(tmp_path / "x.jpg")
-    with pytest.raises(UserError, match="not an image"):
-        folders.read_image(tmp_path / "x.jpg")
 
 
 @pytest.fixture
@@ -347,31 +337,3 @@ def test_real_photographs() -> None:
     assert len(dataset.class_names) == 20
     assert np.bincount(dataset.train.labels).tolist() == [55] * 20
     assert len(dataset.test) > 300
-
-
-@pytest.mark.parametrize("size", [(5, 40), (7, 7), (40, 5), (1, 1)])
-def test_tiny_jpegs_are_read(size: tuple[int, int], tmp_path: Path) -> None:
-    """An eighth of their side is no pixel at all."""
-    Image.new("RGB", size, (200, 10, 10)).save(tmp_path / "x.jpg")
-    image, full = folders.read_reduced(tmp_path / "x.jpg", lambda *_: 8)
-    assert full == size
-    assert min(image.size) >= 1
-    assert folders._fault_in_full(tmp_path / "x.jpg") is None
-
-
-@pytest.mark.parametrize("name", ["x.jpg", "x.tif", "x.png"])
-@pytest.mark.parametrize("orientation", [1, 3, 6, 8, 9])
-def test_full_size_is_that_of_the_upright_picture(name: str, orientation: int, tmp_path: Path) -> None:
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    Image.new("RGB", (160, 80)).save(tmp_path / name, exif=exif)
-    upright = folders.read_image(tmp_path / name).size
-    assert upright == ((80, 160) if orientation in (6, 8) else (160, 80))
-    for times in (1, 2, 4, 8):
-        ask = Mock(return_value=times)
-        image, full = folders.read_reduced(tmp_path / name, ask)
-        assert full == upright
-        assert image.width * full[1] == image.height * full[0]
-        if name == "x.jpg":
-            assert image.width == full[0] // times
-            ask.assert_called_once_with(*upright)

@@ -101,7 +101,7 @@ class _Builder:
         self.seen: set[str] = set()
         self._splits: dict[str, Split] = {}
         self._names: tuple[str, ...] = ()
-        self._differing: list[str] = []
+        self._differing: dict[str, str] = {}  # md5 by name of the file
 
     def add(self, name: str, file: IO[bytes], origin: str) -> None:
         content, md5 = _read_pickle(file, origin)
@@ -110,15 +110,17 @@ class _Builder:
         else:
             self._splits[name] = _split(content, _LAYOUT.per_class[name], origin)
         if md5 != _LAYOUT.md5[name]:
-            self._differing.append(name)
+            self._differing[name] = md5
         self.seen.add(name)
 
     def finish(self, origin: str, request: LoadRequest) -> Dataset:
         if self._differing:
-            names = listing(self._differing)
+            found = [f"md5 of {name}: {md5}, published: {_LAYOUT.md5[name]}" for name, md5 in self._differing.items()]
             request.warn(
-                f"The checksum of {names} in {origin} is not that of the published CIFAR-100, but the "
-                "content was checked and is right, so it is used."
+                f"The checksum of {listing(list(self._differing))} in {origin} is not that of the published CIFAR-100 "
+                f"({'; '.join(found)}). The layout and the number of images of each class were checked and are right; "
+                "single pixels, labels or names may differ. For the published files, delete these and use `cscct data "
+                "fetch cifar100`."
             )
         return Dataset("cifar100", self._names, self._splits["train"], self._splits["test"], channels=3)
 

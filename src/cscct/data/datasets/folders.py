@@ -1,7 +1,7 @@
 """Images in one folder per class: a user's own, and the 100 classes of ImageNet that the paper uses.
 
-Every file is accounted for: what is not a readable image is named and refused, or skipped when asked. A
-training run that stops at hour six because of one broken file helps nobody.
+Every file is accounted for. Files that are not images (Thumbs.db, notes.txt) are left out with a warning; damaged
+images are refused before training, or left out when the user asks for that.
 """
 
 from __future__ import annotations
@@ -11,19 +11,17 @@ import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from ...errors import UserError
 from ..base import Dataset, FileImages, Split
+from ..image_files import SUFFIXES, fault_at_a_glance, fault_in_full, looks_like_image
 from ..registry import LoadRequest, listing, locate
 
-SUFFIXES = frozenset([".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".ppm", ".tif", ".tiff"])
-_FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "PPM", "TIFF")  # no others: EPS would start a program
+_NOT_AN_IMAGE = "not an image file"
 _SUBSET_NAMES = ("imagenet-subset", "imagenet100", "imagenet")
 
 
@@ -44,7 +42,8 @@ def load_folder(request: LoadRequest) -> Dataset:
     classes = tuple(_class_folders(train_dir))
     if len(classes) < 2:
         raise UserError(
-            f"{train_dir} has {len(classes)} class folders: at least two are needed, each with the images of one class."
+            f"{train_dir} has {len(classes)} class folder{'' if len(classes) == 1 else 's'}: at least two are needed, "
+            "each with the images of one class."
         )
     if test_dir is not None:
         unknown = [name for name in _class_folders(test_dir) if name not in classes]
@@ -58,7 +57,7 @@ def load_folder(request: LoadRequest) -> Dataset:
     loose = _loose_images(train_dir) + (_loose_images(test_dir) if test_dir else [])
 
     faults = dict.fromkeys(loose, "in no class folder") | _faults(
-        [f.path for f in train + test], _fault_in_full, request
+        [f.path for f in train + test], fault_in_full, request
     )
     _refuse_or_warn(root, faults, len(train) + len(test) + len(loose), request)
     train, test = _without(train, faults, classes, train_dir), _without(test, faults, classes, test_dir)
@@ -87,7 +86,7 @@ def load_imagenet_subset(request: LoadRequest) -> Dataset:
             f"first is {missing[0]}. Add them, then try `cscct data check imagenet-subset --data-dir {root}`."
         )
     train, test = _files(root / "train", classes), _files(root / "val", classes)
-    faults = _faults([f.path for f in train + test], _fault_at_a_glance, request)
+    faults = _faults([f.path for f in train + test], fault_at_a_glance, request)
     _refuse_or_warn(root, faults, len(train) + len(test), request)
     train = _without(train, faults, classes, root / "train")
     test = _without(test, faults, classes, root / "val")
@@ -97,66 +96,6 @@ def load_imagenet_subset(request: LoadRequest) -> Dataset:
 def subset_wnids() -> tuple[str, ...]:
     text = Path(__file__).with_name("imagenet_subset_wnids.txt").read_text(encoding="ascii")
     return tuple(sorted(text.split()))
-
-
-def read_image(path: Path) -> Image.Image:
-    """The picture as a person sees it (turned as its EXIF data say), in RGB."""
-    return read_reduced(path, lambda *_: 1)[0]
-
-
-def read_reduced(path: Path, times: Callable[[int, int], float]) -> tuple[Image.Image, tuple[int, int]]:
-    """The picture, perhaps smaller, and the width and height it has in full.
-
-    times: told these two, says how many times smaller it may be. A JPEG is then decoded at 1/2, 1/4 or 1/8, whichever
-    is not too small, which takes a fraction of the time; other formats come in full.
-    """
-    try:
-        with _opened(path) as image:
-            full = image.size
-            if image.format in ("JPEG", "MPO"):
-                _reduce(image, times)
-            image.load()
-            drafted = image.size != full
-            upright: Image.Image = image
-            with suppress(Exception):  # broken EXIF data do not make the picture unreadable
-                upright = ImageOps.exif_transpose(image)
-            if not drafted:
-                full = upright.size
-            elif upright.size != image.size:  # it lay on its side
-                full = full[::-1]
-            return _to_rgb(upright), full
-    except FileNotFoundError as error:
-        raise UserError(f"The image {path} does not exist.") from error
-    except Exception as error:  # Pillow's readers fail in many ways on damaged files
-        raise UserError(f"The image {path} cannot be read: {_reason(error, path)}.") from error
-
-
-def _reduce(image: Image.Image, times: Callable[[int, int], float]) -> None:
-    turned = False
-    with suppress(Exception):
-        turned = image.getexif().get(ExifTags.Base.Orientation) in (5, 6, 7, 8)
-    allowed = times(*(image.size[::-1] if turned else image.size))
-    divisor = max((one for one in (2, 4, 8) if one <= allowed), default=1)
-    if divisor > 1:
-        image.draft(None, (max(1, image.width // divisor), max(1, image.height // divisor)))
-
-
-def _opened(path: Path) -> Image.Image:
-    """The image with its header read. Pillow itself only warns up to twice its limit."""
-    image = Image.open(path, formats=_FORMATS)
-    if image.width * image.height > (Image.MAX_IMAGE_PIXELS or np.inf):
-        image.close()
-        raise Image.DecompressionBombError(f"it claims {image.width} x {image.height} pixels")
-    return image
-
-
-def _to_rgb(image: Image.Image) -> Image.Image:
-    if image.mode == "I" or image.mode.startswith("I;16"):
-        # 16 bits in grey: convert() would cut everything above 255 to white.
-        return Image.fromarray((np.asarray(image).clip(0, 65535) >> 8).astype(np.uint8)).convert("RGB")
-    if image.mode == "P" and "transparency" in image.info:  # straight to RGB, Pillow warns
-        image = image.convert("RGBA")
-    return image.convert("RGB") if image.mode != "RGB" else image
 
 
 def _folder_root(request: LoadRequest) -> Path:
@@ -169,10 +108,21 @@ def _folder_root(request: LoadRequest) -> Path:
 
 
 def _visible(folder: Path) -> list[Path]:
+    """What is in a folder, in the order of names. Names are recorded as text, so they have to be text."""
     try:
-        return sorted((p for p in folder.iterdir() if not p.name.startswith(".")), key=lambda p: p.name)
+        found = sorted((p for p in folder.iterdir() if not p.name.startswith(".")), key=lambda p: p.name)
     except OSError as error:
         raise UserError(f"The folder {folder} cannot be read: {error.strerror or error}.") from error
+    for path in found:
+        try:
+            path.name.encode()
+        except UnicodeEncodeError:
+            escaped = os.fsencode(path).decode("utf-8", "backslashreplace")
+            raise UserError(
+                f"The name of {escaped} is not valid UTF-8, so it cannot be recorded: rename it. If other programs "
+                "show the name rightly, set PYTHONUTF8=1."
+            ) from None
+    return found
 
 
 def _class_folders(folder: Path) -> list[str]:
@@ -199,9 +149,16 @@ def _faults(paths: list[Path], fault: Callable[[Path], str | None], request: Loa
     """What is wrong with each file that has something wrong. Pillow lets go of the GIL while it decodes."""
 
     def examine(path: Path) -> str | None:
-        if path.is_dir():
-            return "a folder inside a class folder"
-        return fault(path) if path.suffix.lower() in SUFFIXES else "not an image file"
+        try:
+            if not path.is_file() and path.exists():  # opening a pipe would wait for somebody to write to it
+                return "a folder inside a class folder" if path.is_dir() else "not a regular file"
+        except OSError as error:
+            return error.strerror
+        if not looks_like_image(path):
+            return _NOT_AN_IMAGE
+        if path.suffix.lower() not in SUFFIXES:
+            return "an image without the suffix of one"
+        return fault(path)
 
     with warnings.catch_warnings(), ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
         warnings.simplefilter("ignore")  # Pillow's remarks on odd but readable files
@@ -216,43 +173,18 @@ def _faults(paths: list[Path], fault: Callable[[Path], str | None], request: Loa
         return found
 
 
-def _fault_in_full(path: Path) -> str | None:
-    try:
-        read_reduced(path, lambda *_: 8)  # all of the file is read all the same
-    except UserError as error:
-        return _reason(error.__cause__ or error, path)
-    return None
-
-
-def _fault_at_a_glance(path: Path) -> str | None:
-    try:
-        with _opened(path) as image:
-            if image.format != "JPEG":
-                return None
-        with open(path, "rb") as file:
-            file.seek(max(0, path.stat().st_size - 4096))
-            end = file.read().rstrip(b"\0")
-        # A whole JPEG ends with FFD9; some programs write a little more after it.
-        return None if b"\xff\xd9" in end[-66:] else "truncated"
-    except Exception as error:
-        return _reason(error, path)
-
-
-def _reason(error: BaseException, path: Path) -> str:
-    if isinstance(error, UnidentifiedImageError):
-        return "not an image"
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return (text or type(error).__name__).replace(str(path), path.name).rstrip(".")
-
-
 def _refuse_or_warn(root: Path, faults: dict[Path, str], total: int, request: LoadRequest) -> None:
-    if not faults:
-        return
-    names = listing([f"{path.relative_to(root)} ({why})" for path, why in faults.items()])
-    found = f"{len(faults)} of {total} files in {root} cannot be read as images: {names}"
-    if not request.skip_bad_images:
+    """Damaged images are refused, or left out if the user says so; files that are no images are always left out."""
+    others = [str(path.relative_to(root)) for path, why in faults.items() if why == _NOT_AN_IMAGE]
+    damaged = [f"{path.relative_to(root)} ({why})" for path, why in faults.items() if why != _NOT_AN_IMAGE]
+    found = f"{len(damaged)} of {total - len(others)} files in {root} cannot be read as images: {listing(damaged)}"
+    if damaged and not request.skip_bad_images:
         raise UserError(f"{found}; remove them or pass --skip-bad-images.")
-    request.warn(f"{found}; they are skipped.")
+    if others:
+        what = "1 file that is not an image is" if len(others) == 1 else f"{len(others)} files that are not images are"
+        request.warn(f"{what} ignored in {root}: {listing(others)}.")
+    if damaged:
+        request.warn(f"{found}; they are skipped.")
 
 
 def _without(

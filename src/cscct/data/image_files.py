@@ -1,0 +1,119 @@
+"""Image files: decoding one, and telling whether a file is an image and whether it is damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+
+from ..errors import UserError
+
+SUFFIXES = frozenset([".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".ppm", ".tif", ".tiff"])
+_FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "PPM", "TIFF")  # no others: EPS would start a program
+
+
+def looks_like_image(path: Path) -> bool:
+    """Whether the file has the suffix of an image or, where it has another one, begins like an image."""
+    if path.suffix.lower() in SUFFIXES:
+        return True
+    try:
+        _opened(path).close()
+    except Image.DecompressionBombError:
+        return True
+    except Exception:  # Pillow's readers fail in many ways on other files
+        return False
+    return True
+
+
+def read_image(path: Path) -> Image.Image:
+    """The picture as a person sees it (turned as its EXIF data say), in RGB."""
+    return read_reduced(path, lambda *_: 1)[0]
+
+
+def read_reduced(path: Path, times: Callable[[int, int], float]) -> tuple[Image.Image, tuple[int, int]]:
+    """The picture, perhaps smaller, and the width and height it has in full.
+
+    times: told these two, says how many times smaller it may be. A JPEG is then decoded at 1/2, 1/4 or 1/8, whichever
+    is not too small, which takes a fraction of the time; other formats come in full.
+    """
+    try:
+        with _opened(path) as image:
+            full = image.size
+            if image.format in ("JPEG", "MPO"):
+                _reduce(image, times)
+            image.load()
+            drafted = image.size != full
+            upright: Image.Image = image
+            with suppress(Exception):  # broken EXIF data do not make the picture unreadable
+                upright = ImageOps.exif_transpose(image)
+            if not drafted:
+                full = upright.size
+            elif upright.size != image.size:  # it lay on its side
+                full = full[::-1]
+            return _to_rgb(upright), full
+    except FileNotFoundError as error:
+        raise UserError(f"The image {path} does not exist.") from error
+    except Exception as error:  # Pillow's readers fail in many ways on damaged files
+        raise UserError(f"The image {path} cannot be read: {_reason(error, path)}.") from error
+
+
+def _reduce(image: Image.Image, times: Callable[[int, int], float]) -> None:
+    turned = False
+    with suppress(Exception):
+        turned = image.getexif().get(ExifTags.Base.Orientation) in (5, 6, 7, 8)
+    allowed = times(*(image.size[::-1] if turned else image.size))
+    divisor = max((one for one in (2, 4, 8) if one <= allowed), default=1)
+    if divisor > 1:
+        image.draft(None, (max(1, image.width // divisor), max(1, image.height // divisor)))
+
+
+def _opened(path: Path) -> Image.Image:
+    """The image with its header read. Pillow itself only warns up to twice its limit."""
+    image = Image.open(path, formats=_FORMATS)
+    if image.width * image.height > (Image.MAX_IMAGE_PIXELS or np.inf):
+        image.close()
+        raise Image.DecompressionBombError(f"it claims {image.width} x {image.height} pixels")
+    return image
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    if image.mode == "I" or image.mode.startswith("I;16"):
+        # 16 bits in grey: convert() would cut everything above 255 to white.
+        return Image.fromarray((np.asarray(image).clip(0, 65535) >> 8).astype(np.uint8)).convert("RGB")
+    if image.mode == "P" and "transparency" in image.info:  # straight to RGB, Pillow warns
+        image = image.convert("RGBA")
+    return image.convert("RGB") if image.mode != "RGB" else image
+
+
+def fault_in_full(path: Path) -> str | None:
+    """What is wrong with an image file, found by decoding all of it."""
+    try:
+        read_reduced(path, lambda *_: 8)  # all of the file is read all the same
+    except UserError as error:
+        return _reason(error.__cause__ or error, path)
+    return None
+
+
+def fault_at_a_glance(path: Path) -> str | None:
+    """What is wrong with an image file, as far as its header and its end show."""
+    try:
+        with _opened(path) as image:
+            if image.format != "JPEG":
+                return None
+        with open(path, "rb") as file:
+            file.seek(max(0, path.stat().st_size - 4096))
+            end = file.read().rstrip(b"\0")
+        # A whole JPEG ends with FFD9; some programs write a little more after it.
+        return None if b"\xff\xd9" in end[-66:] else "truncated"
+    except Exception as error:
+        return _reason(error, path)
+
+
+def _reason(error: BaseException, path: Path) -> str:
+    if isinstance(error, UnidentifiedImageError):
+        return "not an image"
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return (text or type(error).__name__).replace(str(path), path.name).rstrip(".")

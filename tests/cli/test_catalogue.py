@@ -1,0 +1,59 @@
+"""`cscct list` and `cscct data`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from pictures import draw
+
+Call = Callable[..., subprocess.CompletedProcess[str]]
+
+PLUGIN = """
+import numpy as np
+import torch
+from cscct.data import ArrayImages, Dataset, Split
+from cscct.data.registry import DatasetKind, register
+
+def load(request):
+    part = Split(ArrayImages(torch.zeros(4, 1, 8, 8, dtype=torch.uint8)), np.array([0, 0, 1, 1]))
+    return Dataset("dark", ("night", "cave"), part, part, channels=1)
+
+register(DatasetKind("dark", "images without light", 2, load, fetchable=False))
+"""
+
+
+def test_datasets_of_plugins(cscct: Call, tmp_path: Path) -> None:
+    (tmp_path / "dark.py").write_text(PLUGIN)
+    listed = cscct("data", "list", "--json", "--plugin", "dark.py")
+    assert json.loads(listed.stdout)["dark"]["summary"] == "images without light", listed.stderr
+    checked = cscct("data", "check", "dark", "--json", "--plugin", "dark.py")
+    assert json.loads(checked.stdout)["train_images_per_class"] == {"min": 2, "max": 2}, checked.stderr
+    printed = cscct("data", "check", "dark", "--plugin", "dark.py").stdout
+    assert {"train images per class     2", "image size                 1 x 8 x 8"} <= set(printed.splitlines())
+    fetched = cscct("data", "fetch", "dark", "--plugin", "dark.py")
+    assert fetched.returncode == 2
+    assert "its author gave no way" in fetched.stderr
+
+
+def test_a_terminal_that_knows_only_ascii(cscct: Call) -> None:
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+    listed = cscct("list", **ascii_only)
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert listed.stdout.isascii()
+    for dataset in ("digits", "cifar100", "imagenet-subset", "folder"):  # each preset is read
+        done = cscct("config", "lucir", dataset, **ascii_only)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_warnings_of_a_check_stand_apart(cscct: Call, tmp_path: Path) -> None:
+    for place in ("a/0.png", "a/1.png", "b/0.png", "b/1.png", "b/2.png"):
+        draw(tmp_path / "own" / place)
+    (tmp_path / "own" / "b" / "Thumbs.db").write_bytes(b"x")
+    done = cscct("data", "check", "folder", "--data-dir", "own")
+    assert done.returncode == 0, done.stderr
+    assert "train images per class     1 to 2" in done.stdout
+    assert "Thumbs.db" not in done.stdout
+    assert done.stderr.endswith("warning: 1 file that is not an image is ignored in own: b/Thumbs.db.\n")
