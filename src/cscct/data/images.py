@@ -16,7 +16,7 @@ from ..errors import UserError
 from ..specs import TransformSpec
 from .augment import View, centre_crop, make_view
 from .base import ArrayImages, FileImages
-from .datasets.folders import read_image
+from .image_files import read_image
 
 
 class ImageReader:
