@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from reports import Report, report_fixture  # noqa: F401
-from synthetic import make_run, read_json
 
 from cscct.analysis.load import find_runs, group_runs, read_runs
 from cscct.analysis.measures import base_of, class_accuracy, class_forgetting, old_new_shares, similarity_of
 from cscct.analysis.statistics import paired
+from reports import Report, report_fixture  # noqa: F401
+from synthetic import make_run, read_json
 
 
 def rows(path: Path) -> list[dict[str, str]]:
