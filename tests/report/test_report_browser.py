@@ -23,6 +23,12 @@ def browser() -> Iterator[Any]:
         opened.close()
 
 
+def open_page(browser: Any, report: Report, width: int) -> Any:
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto((report.out / "index.html").resolve().as_uri())
+    return page
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("which", ["report", "one_run"])
 def test_it_opens_from_disk(browser: Any, request: pytest.FixtureRequest, which: str, width: int) -> None:
@@ -53,8 +59,7 @@ def test_it_opens_from_disk(browser: Any, request: pytest.FixtureRequest, which:
 
 
 def test_a_wide_window_is_used_and_text_stays_readable(browser: Any, report: Report) -> None:
-    page = browser.new_page(viewport={"width": 1600, "height": 900})
-    page.goto((report.out / "index.html").resolve().as_uri())
+    page = open_page(browser, report, 1600)
     for section in ("accuracy", "forgetting", "losses"):
         boxes = [figure.bounding_box() for figure in page.locator(f"#section-{section} figure").all()]
         assert len(boxes) >= 2
@@ -64,10 +69,18 @@ def test_a_wide_window_is_used_and_text_stays_readable(browser: Any, report: Rep
     page.close()
 
 
+def test_sections_of_one_figure_share_a_wide_window(browser: Any, one_run: Report) -> None:
+    page = open_page(browser, one_run, 1600)
+    for pair in (("matrices", "forgetting"), ("confusion", "losses")):
+        left, right = (page.locator(f"#section-{name}").bounding_box() for name in pair)
+        assert left["y"] == right["y"]
+        assert left["x"] + left["width"] < right["x"]
+    page.close()
+
+
 def test_a_table_that_scrolls_shows_it(browser: Any, report: Report) -> None:
     """A shadow on the right as long as there is more; the first column stays in view."""
-    page = browser.new_page(viewport={"width": 390, "height": 900})
-    page.goto((report.out / "index.html").resolve().as_uri())
+    page = open_page(browser, report, 390)
     table = page.locator(".scroll").first
     assert table.evaluate("box => box.scrollWidth > box.clientWidth + 100")
     shadows = table.evaluate("box => getComputedStyle(box).backgroundAttachment")
@@ -81,8 +94,7 @@ def test_a_table_that_scrolls_shows_it(browser: Any, report: Report) -> None:
 
 
 def test_a_table_that_fits_has_no_shadow(browser: Any, report: Report) -> None:
-    page = browser.new_page(viewport={"width": 1600, "height": 900})
-    page.goto((report.out / "index.html").resolve().as_uri())
+    page = open_page(browser, report, 1600)
     table = page.locator("#section-confusion .scroll").first
     assert table.evaluate("box => box.scrollWidth <= box.clientWidth")
     page.close()

@@ -40,8 +40,14 @@ def test_a_line_for_each_method(tmp_path: Path) -> None:
     assert mean == pytest.approx(sum(averages) / 2)
     assert sd == pytest.approx(abs(averages[0] - averages[1]) / 2**0.5)
     assert len(picture.table) == 7
-    write_report([tmp_path], tmp_path / "out", warn=lambda _: None)
-    assert (tmp_path / "out" / "figures" / "sweep-loss.csc.weight.png").is_file()
+
+
+def test_the_page_has_it(tmp_path: Path) -> None:
+    for size in (5, 9):
+        make_run(tmp_path / str(size), "lucir", "digits", f"memory.per_class={size}")
+    page = write_report([tmp_path], tmp_path / "out", warn=lambda _: None)
+    assert (tmp_path / "out" / "figures" / "sweep-memory.per_class.png").is_file()
+    assert "Effect of memory.per_class, all other settings being equal." in page.read_text()
 
 
 def test_a_grid_of_two_settings_has_a_figure_for_each(tmp_path: Path) -> None:

@@ -46,6 +46,8 @@ tr > :first-child { position: sticky; left: 0; background: #fff; border-right: 1
   grid-template-columns: repeat(auto-fill, minmax(min(100%, .88 * var(--column)), 1fr)); }
 figure { margin: 0; min-width: 0; max-width: calc(1.3 * var(--width)); }
 @media (min-width: 55rem) { figure.wide { grid-column: span 2; } }
+@media (min-width: 80rem) { main { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 0 2rem; }
+  main > * { grid-column: 1 / -1; } main > .half { grid-column: auto; } }
 figure img { display: block; width: 100%; height: auto; }
 figcaption { margin-top: .4rem; max-width: 46rem; } .files { white-space: nowrap; }
 .definitions { columns: 30rem 3; column-gap: 2.5rem; } .definitions div { break-inside: avoid; }
@@ -78,7 +80,7 @@ def render(title: str, subtitle: str, top: Sequence[str], sections: Sequence[Sec
     contents = "".join(f'<li><a href="#section-{part.name}">{escape(part.title)}</a></li>' for part in sections[1:])
     first, *rest = ["\n".join(part.blocks) for part in sections]
     body = "\n".join(
-        f'<section id="section-{part.name}">\n<h2>{escape(part.title)}</h2>\n{html}\n</section>'
+        f'<section id="section-{part.name}"{_half(html)}>\n<h2>{escape(part.title)}</h2>\n{html}\n</section>'
         for part, html in zip(sections[1:], rest, strict=True)
     )
     return f"""<!doctype html>
@@ -109,6 +111,11 @@ runs.csv and, in figures/, every figure as PNG, SVG and CSV.</p></footer>
 </body>
 </html>
 """
+
+
+def _half(html: str) -> str:
+    """Two sections with one figure each stand side by side in a wide window."""
+    return ' class="half"' if html.count("<figure ") == 1 else ""
 
 
 def paragraph(text: str) -> str:

@@ -38,8 +38,8 @@ class Sections:
             ("matrices", "Accuracy matrices", self._matrices),
             ("forgetting", "Forgetting by class", self._forgetting),
             ("confusion", "Confusion of old and new classes", self._confusion),
-            ("features", "Feature space", self._features),
             ("losses", "Loss terms", self._losses),
+            ("features", "Feature space", self._features),
             ("protocol", "Protocols", self._protocol),
         ]
         return [self._section(*part) for part in parts]
