@@ -6,11 +6,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
+import yaml
 
 from cscct.analysis.differences import find_differences
 from cscct.analysis.load import Group, group_runs, read_runs
 from cscct.errors import UserError
 from cscct.report import find_runs, write_report
+from cscct.runs.folder import RunFolder
 from synthetic import make_run
 
 
@@ -69,6 +72,35 @@ def test_labels_say_what_sets_groups_apart(tmp_path: Path) -> None:
     assert labels_in(tmp_path) == ["podnet, nca.margin=0.6", "podnet, nca.margin=0.3", "lucir"]
 
 
+def test_labels_on_several_datasets_name_the_setting_that_differs(tmp_path: Path) -> None:
+    """Most settings differ between datasets, but within one only the weight does."""
+    make_run(tmp_path / "a", "lucir+csc")
+    for weight in (1.0, 5.0):
+        make_run(tmp_path / str(weight), "lucir+csc", "cifar100", f"loss.csc.weight={weight}", done=1, status="running")
+    assert labels_in(tmp_path) == [
+        "lucir+csc, cifar100, csc.weight=1, 1 of 11 tasks",
+        "lucir+csc, cifar100, csc.weight=5, 1 of 11 tasks",
+        "lucir+csc, digits",
+    ]
+
+
+def test_labels_stay_distinct_where_many_settings_differ(tmp_path: Path) -> None:
+    sets = [
+        "train.lr=0.2",
+        "train.momentum=0.5",
+        "train.batch_size=16",
+        "network.depth=14",
+        "loss.less_forget.weight=9",
+    ]
+    make_run(tmp_path / "a", "lucir", "digits")
+    make_run(tmp_path / "b", "lucir", "digits", *sets)
+    make_run(tmp_path / "c", "lucir", "digits", *sets, "train.weight_decay=0.001")
+    labels = labels_in(tmp_path)
+    assert len(set(labels)) == 3
+    assert not [label for label in labels if "#" in label or label.count("=") > 3], labels
+    assert "weight_decay=0.001" in labels[2]
+
+
 def test_an_unfinished_run_is_a_group_of_its_own_and_none_done_is_left_out(tmp_path: Path) -> None:
     make_run(tmp_path / "a", seed=1)
     make_run(tmp_path / "b", seed=2, done=2, status="running")
@@ -102,12 +134,33 @@ def test_a_damaged_result_is_named(tmp_path: Path, text: str) -> None:
         groups_in(tmp_path)
 
 
-def test_another_version_is_refused(tmp_path: Path) -> None:
+def test_a_run_of_version_0_2_is_the_same_run(tmp_path: Path) -> None:
     make_run(tmp_path / "a")
-    config = tmp_path / "a" / "config.yaml"
-    config.write_text(config.read_text().replace("cscct_version: ", "cscct_version: 9"))
-    with pytest.raises(UserError, match="made by cscct 9"):
-        groups_in(tmp_path)
+    make_run(tmp_path / "b", seed=2)
+    path = tmp_path / "b" / "config.yaml"
+    config = yaml.safe_load(path.read_text()) | {"cscct_version": "0.2.0"}
+    config["runtime"] |= config.pop("numerics")  # where these settings stood in 0.2
+    path.write_text(yaml.safe_dump(config))
+    (group,) = groups_in(tmp_path)
+    assert group.seeds == (1, 2)
+
+
+def test_methods_losses_and_datasets_need_not_be_known(tmp_path: Path) -> None:
+    make_run(tmp_path / "a")
+    for name in ("config.yaml", "result.json"):
+        path = tmp_path / "a" / name
+        path.write_text(path.read_text().replace("lucir", "foreign").replace("less_forget", "other_loss"))
+    (group,) = groups_in(tmp_path)
+    assert group.method == "foreign"
+    assert "loss.other_loss.weight" in group.effective
+
+
+def test_small_floats_are_read(tmp_path: Path) -> None:
+    make_run(tmp_path / "a")
+    folder = RunFolder(tmp_path / "a")
+    folder.save_task(1, {"similarity": torch.full((2, 4), 0.5, dtype=torch.bfloat16)})
+    (group,) = groups_in(tmp_path)
+    assert (group.runs[0].tensors(1)["similarity"] == 0.5).all()
 
 
 def differences(folder: Path) -> tuple[list[str], list[str]]:
@@ -138,6 +191,14 @@ def test_different_experiments_are_loud(tmp_path: Path, setting: str, told: str)
     make_run(tmp_path / "b", "lucir+cscct", "digits", setting, seed=seed)
     loud, _ = differences(tmp_path)
     assert any(told in sentence for sentence in loud), loud
+
+
+def test_settings_of_different_datasets_are_not_listed_one_by_one(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "lucir")
+    make_run(tmp_path / "b", "lucir", "cifar100", done=1, status="running")
+    loud, _ = differences(tmp_path)
+    assert any(sentence.startswith("dataset: ") for sentence in loud)
+    assert not any("data.transform" in sentence for sentence in loud)
 
 
 def test_different_families_are_only_noted(tmp_path: Path) -> None:

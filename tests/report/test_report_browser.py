@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reports import one_run_fixture, report_fixture  # noqa: F401
+from reports import Report, one_run_fixture, report_fixture  # noqa: F401
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -21,6 +21,12 @@ def browser() -> Iterator[Any]:
         opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield opened
         opened.close()
+
+
+def open_page(browser: Any, report: Report, width: int) -> Any:
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto((report.out / "index.html").resolve().as_uri())
+    return page
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -49,4 +55,46 @@ def test_it_opens_from_disk(browser: Any, request: pytest.FixtureRequest, which:
         assert box["x"] + box["width"] <= width
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.locator("h1").is_visible()
+    page.close()
+
+
+def test_a_wide_window_is_used_and_text_stays_readable(browser: Any, report: Report) -> None:
+    page = open_page(browser, report, 1600)
+    for section in ("accuracy", "forgetting", "losses"):
+        boxes = [figure.bounding_box() for figure in page.locator(f"#section-{section} figure").all()]
+        assert len(boxes) >= 2
+        assert boxes[0]["y"] == boxes[1]["y"]
+        assert boxes[1]["x"] + boxes[1]["width"] > 0.85 * 1600
+    assert all(paragraph.bounding_box()["width"] < 800 for paragraph in page.locator("section p").all())
+    page.close()
+
+
+def test_sections_of_one_figure_share_a_wide_window(browser: Any, one_run: Report) -> None:
+    page = open_page(browser, one_run, 1600)
+    for pair in (("matrices", "forgetting"), ("confusion", "losses")):
+        left, right = (page.locator(f"#section-{name}").bounding_box() for name in pair)
+        assert left["y"] == right["y"]
+        assert left["x"] + left["width"] < right["x"]
+    page.close()
+
+
+def test_a_table_that_scrolls_shows_it(browser: Any, report: Report) -> None:
+    """A shadow on the right as long as there is more; the first column stays in view."""
+    page = open_page(browser, report, 390)
+    table = page.locator(".scroll").first
+    assert table.evaluate("box => box.scrollWidth > box.clientWidth + 100")
+    shadows = table.evaluate("box => getComputedStyle(box).backgroundAttachment")
+    assert "local" in shadows
+    assert "scroll" in shadows
+    first = table.locator("tbody th").first
+    before = first.bounding_box()["x"]
+    table.evaluate("box => { box.scrollLeft = 150 }")
+    assert first.bounding_box()["x"] == before
+    page.close()
+
+
+def test_a_table_that_fits_has_no_shadow(browser: Any, report: Report) -> None:
+    page = open_page(browser, report, 1600)
+    table = page.locator("#section-confusion .scroll").first
+    assert table.evaluate("box => box.scrollWidth <= box.clientWidth")
     page.close()

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import builtins
+import csv
+import json
 import re
 import shutil
+import subprocess
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from cscct.errors import UserError
+from cscct.methods import METHODS
 from cscct.report import write_report
-from reports import Report, one_run_fixture, report_fixture  # noqa: F401
-from synthetic import make_run
+from cscct.runs.folder import RunFolder
+from reports import FIXED, Report, one_run_fixture, report_fixture  # noqa: F401
+from synthetic import make_run, read_json
 
 KINDS = ("matrix", "forgetting", "confusion", "similarity", "losses")
 
@@ -59,6 +66,11 @@ def test_all_figures_are_there_with_words(report: Report) -> None:
     images = [attrs for tag, attrs in tags if tag == "img"]
     assert len(images) == len(figures)
     assert all(image["src"].startswith("data:image/svg+xml;base64,") and len(image["alt"]) > 40 for image in images)
+    captions = re.findall("<figcaption>(.*?)</figcaption>", report.html)
+    assert len(captions) == len(figures)
+    assert all("Horizontal: " in caption or "axes have no meaning" in caption for caption in captions)
+    ids = [attrs["id"] for _, attrs in tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
     files = {path.name for path in (report.out / "figures").iterdir()}
     assert files == {f"{name}.{kind}" for name in figures for kind in ("png", "svg", "csv")} | {"old-new.csv"}
     anchors = {attrs["id"] for _, attrs in tags if "id" in attrs}
@@ -107,6 +119,110 @@ def test_damaged_files_cost_a_figure_not_the_report(tmp_path: Path) -> None:
     assert text.count("lacks a readable file of task") == 4  # forgetting, features, confusion, similarity
     assert "metrics.jsonl is damaged in line 1" in text
     assert {path.stem for path in (tmp_path / "out" / "figures").iterdir()} == {"accuracy", "apt-act", "matrix-lucir"}
+
+
+def figure_names(report: Path) -> set[str]:
+    return {path.stem for path in (report / "figures").glob("*.png")}
+
+
+def test_features_without_spread_cost_one_figure(tmp_path: Path) -> None:
+    """t-SNE would crash the process."""
+    make_run(tmp_path / "run", "lucir")
+    folder = RunFolder(tmp_path / "run")
+    folder.save_task(3, folder.task(3) | {"features": torch.ones(80, 16)})
+    text = Reader(write_report([tmp_path / "run"], tmp_path / "out", warn=print).read_text()).text
+    assert "The t-SNE figure is left out here." in text
+    assert "features of 80 images with 1 different value: t-SNE needs at least 8." in text
+    assert figure_names(tmp_path / "out") == {"accuracy", "apt-act", *(f"{kind}-lucir" for kind in KINDS)}
+
+
+@pytest.mark.parametrize("place", ["maps.confusion_map", "forgetting_of"])  # to draw, to compute
+def test_an_error_in_one_figure_costs_that_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("out of paint")
+
+    make_run(tmp_path / "run", "lucir")
+    monkeypatch.setattr(f"cscct.report.sections.{place}", fail)
+    text = Reader(write_report([tmp_path / "run"], tmp_path / "out", warn=print).read_text()).text
+    assert text.count("is left out here. It cannot be drawn: RuntimeError: out of paint.") == 1
+    assert len(figure_names(tmp_path / "out")) == 7
+
+
+def test_a_figure_that_cannot_be_rendered_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("no renderer")
+
+    make_run(tmp_path / "run", "lucir")
+    monkeypatch.setattr("cscct.report.canvas.FigureCanvasSVG", fail)
+    text = Reader(write_report([tmp_path / "run"], tmp_path / "out", warn=print).read_text()).text
+    assert text.count("no renderer") == 8
+    assert figure_names(tmp_path / "out") == set()
+
+
+def test_odd_values_do_not_stop_a_report(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        make_run(tmp_path / "runs" / str(seed), "lucir", "digits", FIXED, seed=seed)
+        make_run(tmp_path / "runs" / f"csc{seed}", "lucir+csc", "digits", FIXED, seed=seed)
+    path = tmp_path / "runs" / "1" / "result.json"
+    result = read_json(path)
+    result["summary"]["classifier"] |= {"average_incremental_accuracy": float("nan"), "act": None}
+    result["matrix"]["classifier"][2][0] = float("nan")
+    result["tasks"][2]["accuracy"]["classifier"] = float("nan")
+    path.write_text(json.dumps(result))
+    folder = RunFolder(tmp_path / "runs" / "2")
+    tensors = {name: t.bfloat16() if t.is_floating_point() else t for name, t in folder.task(3).items()}
+    folder.save_task(3, tensors)
+    page = write_report([tmp_path / "runs"], tmp_path / "out", warn=print)
+    text = Reader(page.read_text()).text
+    assert "left out" not in text
+    assert len(figure_names(tmp_path / "out")) == 13
+    with (tmp_path / "out" / "summary.csv").open() as file:
+        row = next(csv.DictReader(file))
+    assert row["average_incremental_accuracy_mean"] == row["act_mean"] == row["gain"] == ""
+    assert float(row["last_accuracy_mean"]) > 0
+
+
+def test_both_predictions_are_in_the_summary(tmp_path: Path) -> None:
+    results = {method: make_run(tmp_path / method, method) for method in ("lucir", "icarl")}
+    page = write_report([tmp_path], tmp_path / "out", warn=print)
+    text = Reader(page.read_text()).text
+    with (tmp_path / "out" / "summary.csv").open() as file:
+        rows = {row["method"]: row for row in csv.DictReader(file)}
+    for method, own, other in (("lucir", "classifier", "nme"), ("icarl", "nme", "classifier")):
+        assert (rows[method]["prediction"], rows[method]["other_prediction"]) == (own, other)
+        for name, value in results[method]["summary"][other].items():
+            assert float(rows[method][f"other_{name}_mean"]) == value
+            assert f"{value:.2f}" in text
+
+
+def test_a_run_of_a_plugin_is_reported_without_it(
+    tmp_path: Path, cscct: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    plugin = Path(__file__).parents[2] / "examples" / "rkd.py"
+    short = ("--set", "train.epochs=1", "--set", "data.classes=4", "-B", "2", "-C", "2", "--threads", "1")
+    done = cscct("run", "rkd", "digits", "--plugin", str(plugin), *short, "--out", "run", "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert "rkd" not in METHODS
+    text = Reader(write_report([tmp_path / "run"], tmp_path / "out", warn=print).read_text()).text
+    assert "rkd on digits" in text
+    assert "relational_distance" in text
+    assert "left out" not in text
+
+
+def test_each_dataset_has_curves_of_its_own(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "lucir")
+    make_run(tmp_path / "b", "lucir", "cifar100", done=1, status="running")
+    write_report([tmp_path], tmp_path / "out", warn=lambda _: None)
+    assert {"accuracy-digits", "accuracy-cifar100"} < figure_names(tmp_path / "out")
+
+
+def test_class_names_are_no_formulas_in_files(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", "lucir", names=["=1+1", "-2", "+3", "@4", *"456789"])
+    write_report([tmp_path / "run"], tmp_path / "out", warn=print)
+    for path in (tmp_path / "out" / "figures").glob("*.csv"):
+        with path.open() as file:
+            cells = [cell for row in csv.reader(file) for cell in row]
+        assert not [cell for cell in cells if cell in ("=1+1", "-2", "+3", "@4")], path
 
 
 def test_one_task_is_enough(tmp_path: Path) -> None:

@@ -21,13 +21,14 @@ def find_differences(groups: Sequence[Group]) -> Differences:
     """Between groups; the method, its losses and how far a run has come do not count.
 
     Methods of different families have recipes of their own, so network, schedule and the like are only noted. Within a
-    family (lucir and lucir+cscct) nothing but the losses should differ, so there the same difference is a warning.
+    family (lucir and lucir+cscct on one dataset) nothing but the losses should differ, so there the same difference is
+    a warning.
     """
     flats = [group.effective for group in groups]
     loud = [_tell(name, groups) for name in differing(flats) if name in EXPERIMENT]
     loud += _seeds(groups) + _classes(groups)
     quiet = []
-    families = [[group for group in groups if group.base == base] for base in dict.fromkeys(g.base for g in groups)]
+    families = [[group for group in groups if _family(group) == one] for one in dict.fromkeys(map(_family, groups))]
     explained = set(EXPERIMENT) | {"method"}
     for family in families:
         for name in differing([group.effective for group in family]):
@@ -41,6 +42,10 @@ def find_differences(groups: Sequence[Group]) -> Differences:
                 quiet.append(_tell(name, family))
     quiet += [_tell(name, groups) for name in _recipe_names(groups) if name not in explained]
     return Differences(loud, quiet)
+
+
+def _family(group: Group) -> tuple[str, str]:
+    return group.base, str(group.effective.get("dataset"))
 
 
 def _recipe_names(groups: Sequence[Group]) -> list[str]:

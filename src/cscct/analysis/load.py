@@ -12,11 +12,15 @@ from typing import Any
 import numpy.typing as npt
 from safetensors import SafetensorError
 
+from ..config import Settings
+from ..config.layers import merge, with_new_names
 from ..errors import UserError
 from ..methods import EXTRAS
 from ..metrics import cumulative
 from ..runs.folder import CONFIG, METRICS, RESULT, RunFolder
+from ..yamltext import Raw, read_config
 from .settings import EXPERIMENT, Flat, effective, label_groups
+from .statistics import METRICS as METRIC_NAMES
 
 Array = npt.NDArray[Any]
 DEPTH = 2  # a comparison holds its runs one level down, a sweep of comparisons two
@@ -88,9 +92,12 @@ class Run:
 
     def tensors(self, task: int) -> dict[str, Array]:
         try:
-            return {name: tensor.numpy() for name, tensor in RunFolder(self.path).task(task).items()}
+            tensors = RunFolder(self.path).task(task)
         except (OSError, SafetensorError) as error:
             raise Missing(f"{self.path / 'tasks'} lacks a readable file of task {task + 1}.") from error
+        # NumPy has no bfloat16 and no floats of 8 bits.
+        small = {name for name, tensor in tensors.items() if tensor.is_floating_point() and tensor.itemsize < 4}
+        return {name: (tensor.float() if name in small else tensor).numpy() for name, tensor in tensors.items()}
 
     def confusion(self, task: int) -> Array:
         """Counts after a task: rows are true classes, columns predicted ones, by the run's own prediction."""
@@ -204,7 +211,7 @@ def read_runs(paths: Sequence[Path], warn: Callable[[str], None]) -> list[Run]:
 
 def _read(path: Path) -> Run:
     folder = RunFolder(path)
-    settings = folder.settings().dump()
+    settings = stored_settings(path)
     file = path / RESULT
     try:
         result = folder.result()
@@ -218,6 +225,14 @@ def _read(path: Path) -> Run:
     return run
 
 
+def stored_settings(path: Path) -> Raw:
+    """The values in config.yaml under their present names, with defaults for settings that did not exist then.
+
+    Nothing is looked up or validated, so runs of a plugin and of another version are read without it.
+    """
+    return merge(Settings(method="", dataset="").dump(), with_new_names(read_config(path / CONFIG)))
+
+
 def _check(run: Run) -> None:
     """Everything that is read later, read once; what is not as it should be raises."""
     tasks = len(run.sizes)
@@ -226,10 +241,9 @@ def _check(run: Run) -> None:
         raise ValueError("tasks and accuracies do not fit together")
     if len(set(run.classes)) != len(run.classes):
         raise ValueError("a class name stands twice")
-    names = ("average_incremental_accuracy", "last_accuracy", "act")
-    if not all(isinstance(run.summary[name], float) for name in names):
-        raise ValueError("the summary is not whole")
-    _ = run.method, run.seed, run.finished, run.summary["apt"], run.summary["forgetting"]
+    if not all(isinstance(run.summary[name], float | int | None) for name in METRIC_NAMES):
+        raise ValueError("the summary holds something that is not a number")
+    _ = run.method, run.seed, run.finished
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,13 +28,15 @@ def summarise(groups: Sequence[Group]) -> list[SummaryRow]:
     for group in groups:
         base = base_of(group, groups)
         gain, pairs = _gain(group, base) if base else (None, 0)
-        rows.append(SummaryRow(group, {name: _spread(group, name) for name in METRICS}, gain, pairs))
+        metrics = {name: spread_over_seeds(group, name, group.runs[0].headline) for name in METRICS}
+        rows.append(SummaryRow(group, metrics, gain, pairs))
     return rows
 
 
-def _spread(group: Group, name: str) -> Spread | None:
-    values = [run.summary[name] for run in group.runs]
-    known = [value for value in values if value is not None]
+def spread_over_seeds(group: Group, metric: str, head: str) -> Spread | None:
+    """Of a metric with one prediction (`classifier` or `nme`); None where some run has no finite value."""
+    values = [run.result["summary"].get(head, {}).get(metric) for run in group.runs]
+    known = [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
     return spread(known) if len(known) == len(values) else None
 
 
@@ -53,17 +56,16 @@ def _rest(group: Group) -> dict[str, Any]:
 
 def _gain(group: Group, base: Group) -> tuple[Difference | None, int]:
     by_seed = {run.seed: run for run in base.runs}
-    pairs = [(run, by_seed[run.seed]) for run in group.runs if run.seed in by_seed]
-    if not pairs:
+    pairs = [(_average(run), _average(by_seed[run.seed])) for run in group.runs if run.seed in by_seed]
+    if not pairs or not np.isfinite(pairs).all():
         return None, 0
-    ours, theirs = ([_average(run) for run in side] for side in zip(*pairs, strict=True))
+    ours, theirs = zip(*pairs, strict=True)
     return paired(ours, theirs, base.label), len(pairs)
 
 
 def _average(run: Run) -> float:
     value = run.summary[METRICS[0]]
-    assert value is not None  # checked when the run was read
-    return value
+    return math.nan if value is None else value
 
 
 def mean_and_sd(rows: Sequence[Sequence[float] | Array]) -> tuple[Array, Array]:

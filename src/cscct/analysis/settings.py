@@ -26,7 +26,7 @@ EXPERIMENT = {
 }
 _NO_EFFECT = ("cscct_version", "seed", "runtime", "checkpoint")
 _IDLE_MEMORY = {"per_class": ("memory.total", "memory.rounding"), "total": ("memory.per_class",)}
-_LABEL_PARTS = 4  # more settings than this make a label nobody can read
+_LABEL_PARTS = 3  # more settings than this make a label hard to read
 
 
 def effective(settings: Mapping[str, Any]) -> Flat:
@@ -64,27 +64,56 @@ def show(value: Any) -> str:
 
 
 def label_groups(settings: Sequence[Flat], states: Sequence[str]) -> list[str]:
-    """The method, and whatever tells it from the other groups: what makes it another experiment, if anything does;
-    how far it has come; and the settings in which groups of the same method differ."""
-    apart = [name for name in differing(settings) if name in EXPERIMENT]
+    """A distinct label for each group: its method, the settings that tell it from other groups, how far it has come.
+
+    Groups on different datasets are told apart by the dataset alone: most of their settings differ.
+    """
+    apart = [name for name in differing(settings) if name == "dataset"]
     labels: list[str] = []
     for flat, state in zip(settings, states, strict=True):
-        family = [other for other in settings if other["method"] == flat["method"]]
-        own = [name for name in differing(family) if name not in apart]
-        parts = [*dict.fromkeys(_part(name, flat) for name in [*apart, *own[:_LABEL_PARTS]]), state]
+        same_data = [other for other in settings if other["dataset"] == flat["dataset"]]
+        names = apart + [name for name in differing(same_data) if name in EXPERIMENT]
+        family = [other for other in same_data if other["method"] == flat["method"]]
+        names += _telling_names(flat, family, names)
+        parts = [*dict.fromkeys(_part(name, flat) for name in names), state]
         label = ", ".join([flat["method"], *filter(None, parts)])
         same = sum(other == label or other.startswith(f"{label} #") for other in labels)
         labels.append(f"{label} #{same + 1}" if same else label)
     return labels
 
 
+def _telling_names(flat: Flat, family: Sequence[Flat], known: Sequence[str]) -> list[str]:
+    """Further settings that differ within a family of groups: all if they are few, else as many as are needed to tell
+    `flat` from the others."""
+    names = [name for name in differing(family) if name not in known]
+    if len(names) <= _LABEL_PARTS:
+        return names
+    chosen: list[str] = []
+    rivals = [other for other in family if other is not flat and _same(known, other, flat)]
+    while rivals:
+        best = min(names, key=lambda name: sum(_same([name], other, flat) for other in rivals))
+        left = [other for other in rivals if _same([best], other, flat)]
+        if len(left) == len(rivals):
+            break
+        chosen.append(best)
+        rivals = left
+    return chosen
+
+
+def _same(names: Sequence[str], one: Flat, other: Flat) -> bool:
+    """Whether labels show the same values under these names."""
+    return all(_part(name, one) == _part(name, other) for name in names)
+
+
 def _part(name: str, flat: Flat) -> str:
     if name == "dataset":
         return str(flat["dataset"])
     if name.startswith("protocol."):
-        return f"B={show(flat.get('protocol.base'))} C={show(flat.get('protocol.step'))}"
+        sizes = {"B": flat.get("protocol.base"), "C": flat.get("protocol.step")}
+        return " ".join(f"{letter}={show(size)}" for letter, size in sizes.items() if size is not None)
     if name.startswith("memory.") and name in EXPERIMENT:
-        size = f"{flat['memory.total']} in all" if flat["memory.policy"] == "total" else flat["memory.per_class"]
+        total = flat.get("memory.policy") == "total"
+        size = f"{flat.get('memory.total')} in all" if total else flat.get("memory.per_class")
         return f"memory {size}"
     short = name.removeprefix("data.").removeprefix("loss.")
     return f"{short}={show(flat.get(name))}"

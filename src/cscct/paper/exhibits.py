@@ -43,7 +43,7 @@ def write_exhibit(exhibit: Exhibit, request: Request, cells: Cells, folder: Path
     files = ["table.json", "table.csv"]
     picture = _picture(exhibit, request, rows, cells)
     if picture is not None:
-        FigureWriter(folder).keep(picture)
+        FigureWriter(folder).write(picture)
         files += [f"{picture.name}.{kind}" for kind in ("png", "svg", "csv")]
     return answer, files
 

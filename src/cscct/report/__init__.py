@@ -1,4 +1,4 @@
-"""Reports: one page, figures and tables from stored runs."""
+"""Reports: an HTML page with figures and tables, from stored runs."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def write_report(
     if tensorboard:
         from .tensorboard import writer_class
 
-        writer_class()  # its absence is told before any work
+        writer_class()  # fails before any work if it is not installed
     groups = group_runs(read_runs(find_runs(folders), warn))
     differences = find_differences(groups)
     notes = _unfinished(groups)
-    for sentence in [*notes, *_loud(differences)]:
+    for sentence in [*notes, *_warnings(differences)]:
         warn(sentence)
     try:
         writer = _prepare(out)
@@ -56,7 +56,7 @@ def write_report(
 
 
 def _prepare(out: Path) -> FigureWriter:
-    """A folder for the report. Figures of an earlier one go: they may be of other runs."""
+    """The folder of the report, without the figures of an earlier one: they may be of other runs."""
     if (out / PAGE).exists() and GENERATOR not in (out / PAGE).read_text(encoding="utf-8", errors="replace")[:2000]:
         raise UserError(f"{out / PAGE} is not a report of cscct, and would be overwritten: choose another folder.")
     known = (out / PAGE).exists()
@@ -78,18 +78,15 @@ def _compose(
     rows = summarise(groups)
     (writer.folder.parent / "summary.csv").write_text(as_csv(summary_table(rows)), encoding="utf-8")
     (writer.folder.parent / "runs.csv").write_text(as_csv(runs_table(groups)), encoding="utf-8")
-    make = Sections(groups, writer)
-    sections = [make.summary(rows), make.curves(log_axis), make.bars(rows)]
-    sections += [make.matrices(), make.forgetting(), make.features(), make.confusion(), make.similarity()]
-    sections += [make.losses(), make.protocol()]
-    if writer.lacking_glyphs:
+    sections = Sections(groups, rows, writer, log_axis).build()
+    if writer.missing_glyphs:
         notes = [*notes, "Some class names hold characters that no installed font has; figures show boxes for them."]
     runs = [run for group in groups for run in group.runs]
     datasets = list(dict.fromkeys(str(run.settings["dataset"]) for run in runs))
     methods = list(dict.fromkeys(group.method for group in groups))
     named = ", ".join(methods) if len(methods) <= 4 else f"{len(methods)} methods"
     counted = f"{len(runs)} run{'s' if len(runs) > 1 else ''} in {len(groups)} group{'s' if len(groups) > 1 else ''}"
-    subtitle = f"{counted}; a group holds runs that differ by seed alone." if len(runs) > 1 else str(runs[0].path)
+    subtitle = f"{counted}; the runs of a group differ in the seed only." if len(runs) > 1 else str(runs[0].path)
     return render(title or f"{named} on {', '.join(datasets)}", subtitle, _top(differences, notes), sections)
 
 
@@ -97,23 +94,23 @@ def _top(differences: Differences, notes: Sequence[str]) -> list[str]:
     boxes = []
     if differences.experiments:
         sentence = (
-            "These groups are different experiments. What sets them apart here may be one of the following rather "
-            "than the method:"
+            "These groups are different experiments. Differences between them may be due to the following settings "
+            "rather than to the method:"
         )
         boxes.append(box(sentence, differences.experiments, warning=True))
     if notes:
-        boxes.append(box("Not all is there:", notes))
+        boxes.append(box("Notes:", notes))
     if differences.recipes:
         note = f"The methods are trained in different ways ({len(differences.recipes)} settings)"
-        boxes.append(folded(note, box("As their recipes say:", differences.recipes)))
+        boxes.append(folded(note, box("Settings of the methods' own recipes:", differences.recipes)))
     return boxes
 
 
-def _loud(differences: Differences) -> list[str]:
+def _warnings(differences: Differences) -> list[str]:
     if not differences.experiments:
         return []
-    what = "; ".join(told.partition(":")[0] for told in differences.experiments)
-    return [f"The groups are different experiments, put in one picture: they differ in {what}. The page tells more."]
+    names = "; ".join(sentence.partition(":")[0] for sentence in differences.experiments)
+    return [f"The groups are different experiments: they differ in {names}. The report gives the values."]
 
 
 def _unfinished(groups: Sequence[Group]) -> list[str]:

@@ -1,10 +1,13 @@
-"""A figure with its numbers and words, and the writer that keeps it as PNG, SVG and CSV."""
+"""A figure with its data, caption and alt text, and the writer of its PNG, SVG and CSV files."""
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 import re
+import textwrap
+import unicodedata
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,6 +25,9 @@ from matplotlib.legend import Legend
 
 WIDTH = 7.0  # inches: a page of a paper between its margins
 DPI = 200
+LETTER = 0.068  # inches: the average width of a letter of 8 points
+LINE = 0.17  # inches: the height of a line of the legend
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a formula of a spreadsheet begins
 NAMES = 30  # more class names than this do not fit along an axis at a readable size
 _STYLE = {
     "font.size": 9,
@@ -36,40 +42,45 @@ _STYLE = {
 
 @dataclass(frozen=True)
 class ReportFigure:
+    """A figure, the numbers that it shows and the text that goes with it."""
+
     name: str  # of its files
     figure: Figure
-    table: list[list[Any]]  # the numbers, first row their names
-    alt: str  # for those who do not see it
-    caption: str
+    table: list[list[Any]]  # the numbers; the first row holds the names of the columns
+    alt: str  # alternative text: the content in words
+    caption: str  # explains the axes, lines and colours
 
 
 @dataclass
 class FigureWriter:
+    """Writes figures and their tables to a folder."""
+
     folder: Path
-    lacking_glyphs: bool = False  # some name holds a character that no installed font has
+    missing_glyphs: bool = False  # some name holds a character that no installed font has
     names: set[str] = field(default_factory=set)
 
-    def keep(self, picture: ReportFigure) -> str:
-        """Writes the files; returns the SVG."""
-        stem = self.folder / picture.name
+    def write(self, picture: ReportFigure) -> str:
+        """Writes the files; returns the SVG. A figure that cannot be drawn leaves no file."""
+        png, svg = io.BytesIO(), io.StringIO()
         with warnings.catch_warnings(record=True) as heard, style():
             warnings.simplefilter("always")
             # Straight to the canvases: savefig would draw everything twice, and lay it out for each format anew.
             picture.figure.set_dpi(DPI)
-            FigureCanvasAgg(picture.figure).print_png(f"{stem}.png", pil_kwargs={"compress_level": 4})
+            FigureCanvasAgg(picture.figure).print_png(png, pil_kwargs={"compress_level": 4})
             picture.figure.set_layout_engine("none")
-            svg = io.StringIO()
             FigureCanvasSVG(picture.figure).print_svg(svg, metadata={"Date": None})
-        self.lacking_glyphs |= any("missing from font" in str(one.message) for one in heard)
+        self.missing_glyphs |= any("missing from font" in str(one.message) for one in heard)
+        (self.folder / f"{picture.name}.png").write_bytes(png.getvalue())
         (self.folder / f"{picture.name}.svg").write_text(svg.getvalue(), encoding="utf-8")
-        self.keep_table(picture.name, picture.table)
+        self.write_table(picture.name, picture.table)
         return svg.getvalue()
 
-    def keep_table(self, name: str, table: Sequence[Sequence[Any]]) -> None:
+    def write_table(self, name: str, table: Sequence[Sequence[Any]]) -> None:
+        """A CSV file without a figure."""
         (self.folder / f"{name}.csv").write_text(as_csv(table), encoding="utf-8")
 
     def name(self, kind: str, label: str) -> str:
-        """A file name for one group's figure, unlike all others even where case does not count."""
+        """A file name for one group's figure, distinct from all others also where case does not count."""
         plain = f"{kind}-" + re.sub(r"[^\w+=.]+", "-", label, flags=re.ASCII).strip("-.")[:80]
         free, count = plain, 1
         while free.lower() in self.names:
@@ -89,29 +100,37 @@ def style() -> Any:
 
 
 def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches, that arranges its parts without overlap."""
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def as_csv(table: Sequence[Sequence[Any]]) -> str:
-    """Numbers with all their digits; not a number is an empty cell."""
+    """Numbers have all their digits; NaN is an empty cell."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([["" if cell != cell else cell for cell in row] for row in table])
+    csv.writer(out, lineterminator="\n").writerows([[_csv_cell(cell) for cell in row] for row in table])
     return out.getvalue()
 
 
+def _csv_cell(cell: Any) -> Any:
+    """Text that a spreadsheet would take for a formula begins with an apostrophe."""
+    if isinstance(cell, str):
+        return f"'{cell}" if cell.startswith(FORMULA) else cell
+    return "" if cell != cell else cell
+
+
 def short(name: str, length: int = 24) -> str:
-    """A name on one line, of bearable length."""
+    """A name on one line, cut to a length."""
     text = " ".join(name.split()) or "(no name)"
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def plain(text: str) -> str:
-    """Matplotlib takes what stands between two dollar signs for mathematics."""
+    """Text for matplotlib, which would set what stands between two dollar signs as a formula."""
     return text.replace("$", r"\$")
 
 
 def named_ticks(axes: Axes, axis: str, names: Sequence[str], offset: int = 0) -> None:
-    """Class names along an axis if they fit, else the places of classes in the order of learning."""
+    """Class names along an axis if they fit, else the positions of classes in the order of learning."""
     sides = {"x": axes.set_xticks, "y": axes.set_yticks}
     if len(names) <= NAMES:
         turned: dict[str, Any] = {"rotation": 90} if axis == "x" and max(map(len, names)) > 2 else {}
@@ -122,29 +141,42 @@ def named_ticks(axes: Axes, axis: str, names: Sequence[str], offset: int = 0) ->
     sides[axis](places, [str(place + offset + 1) for place in places], fontsize=8)
 
 
-def legend_below(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], columns: int = 0) -> Legend:
-    """Never over the data. Texts are set afterwards: matplotlib leaves out labels with a leading underscore."""
-    columns = columns or legend_columns(figure.get_figwidth(), labels)
+def legend_below(figure: Figure, handles: Sequence[Artist], labels: Sequence[str]) -> Legend:
+    """A legend under the axes. Texts are set afterwards: matplotlib leaves out labels with a leading underscore."""
+    lines = wrapped(figure.get_figwidth(), labels)
     legend = figure.legend(
         handles,
         ["-"] * len(labels),
         loc="outside lower center",
-        ncols=columns,
+        ncols=legend_columns(figure.get_figwidth(), labels),
         frameon=False,
         fontsize=8,
-        handlelength=2.6,  # long enough to tell dashes
+        handlelength=2.6,  # long enough to show dashes
     )
-    for text, label in zip(legend.get_texts(), labels, strict=True):
+    for text, label in zip(legend.get_texts(), lines, strict=True):
         text.set_parse_math(False)
         text.set_text(label)
     return legend
 
 
+def wrapped(width: float, labels: Sequence[str]) -> list[str]:
+    """Labels broken into lines that fit the width of a figure."""
+    return ["\n".join(textwrap.wrap(label, int((width - 0.8) / LETTER)) or ["-"]) for label in labels]
+
+
 def legend_columns(width: float, labels: Sequence[str]) -> int:
-    """As many as fit: a letter of 8 points is about 0.065 inches wide."""
-    return max(1, min(len(labels), int(width / (0.5 + 0.065 * max(map(len, labels))))))
+    """As many as fit."""
+    lines = [line for label in wrapped(width, labels) for line in label.split("\n")]
+    widest = max(LETTER * sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line) for line in lines)
+    return max(1, min(len(labels), int(width / (0.6 + widest))))
+
+
+def legend_height(width: float, labels: Sequence[str]) -> float:
+    """Inches that a legend takes below the axes."""
+    lines = sum(label.count("\n") + 1 for label in wrapped(width, labels))
+    return 0.1 + LINE * math.ceil(lines / legend_columns(width, labels))
 
 
 def boundaries(sizes: Sequence[int]) -> list[int]:
-    """Where a new task begins, counted in classes."""
+    """Positions at which a new task begins, counted in classes."""
     return [int(place) for place in np.cumsum(sizes)[:-1]]

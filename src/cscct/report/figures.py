@@ -3,38 +3,55 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from ..analysis.load import Array, Group
 from ..analysis.measures import SummaryRow, mean_and_sd
-from .canvas import WIDTH, ReportFigure, legend_below, new_figure, short, style
+from .canvas import WIDTH, ReportFigure, legend_below, legend_height, new_figure, short, style
 from .curves import COLOURS, MARKERS
 
 LINES = ("-", "--", ":", "-.")
 ROWS = 50  # bars in a column
 MOST = 200  # bars in a figure; of more classes the ends are shown
+ERROR_BAR = "± one standard deviation over seeds"
 
 
-def accuracy_curves(groups: Sequence[Group], log_axis: bool) -> ReportFigure:
+def line_style(i: int) -> dict[str, Any]:
+    """Colour, line and marker of the i-th of several curves: 32 that differ."""
+    return {
+        "color": COLOURS[i % len(COLOURS)],
+        "linestyle": LINES[i // len(COLOURS) % len(LINES)],
+        "marker": MARKERS[i % len(MARKERS)],
+        "markersize": 4,
+        "linewidth": 1.4,
+    }
+
+
+def accuracy_curves(name: str, groups: Sequence[Group], log_axis: bool) -> ReportFigure:
+    """Accuracy on all classes seen against their number, a curve for each group of one dataset."""
     table: list[list[Any]] = [["group", "task", "classes_seen", "accuracy_mean", "accuracy_sd", "seeds"]]
     with style():
-        figure = new_figure(WIDTH, 3.6 + 0.09 * len(groups))
+        labels = [with_prediction(group) for group in groups]
+        figure = new_figure(WIDTH, 3.2 + legend_height(WIDTH, labels))
         axes = figure.add_subplot()
-        handles = []
+        handles: list[Artist] = []
         for i, group in enumerate(groups):
             mean, sd = mean_and_sd([run.curve for run in group.runs])
             seen = np.cumsum(group.runs[0].sizes)
-            colour, line = COLOURS[i % len(COLOURS)], LINES[i // len(COLOURS) % len(LINES)]
-            marker = MARKERS[i % len(MARKERS)] if len(seen) <= 30 else ""
-            handles += axes.plot(seen, mean, color=colour, linestyle=line, marker=marker, markersize=4, linewidth=1.4)
+            look = line_style(i) | ({"marker": ""} if len(seen) > 30 else {})
+            handles += axes.plot(seen, mean, **look)
             if len(group.runs) > 1:
-                axes.fill_between(seen, mean - sd, mean + sd, color=colour, alpha=0.15, linewidth=0)
+                axes.fill_between(seen, mean - sd, mean + sd, color=look["color"], alpha=0.15, linewidth=0)
             deviations = sd if len(group.runs) > 1 else np.full(len(sd), np.nan)
             points = zip(seen.tolist(), mean.tolist(), deviations.tolist(), strict=True)
             table += [[group.label, t + 1, *point, len(group.runs)] for t, point in enumerate(points)]
@@ -44,26 +61,26 @@ def accuracy_curves(groups: Sequence[Group], log_axis: bool) -> ReportFigure:
         axes.set_ylim(max(low, 0), min(high, 100.5))
         if log_axis:
             log_accuracy(axes)
-        legend_below(figure, handles, [_with_headline(group) for group in groups])
+        legend_below(figure, handles, labels)
     ends = "; ".join(
         f"{group.label} ends at {mean_and_sd([r.curve for r in group.runs])[0][-1]:.1f} %" for group in groups[:8]
     )
-    band = " The band is one standard deviation over seeds." if any(len(g.runs) > 1 for g in groups) else ""
+    band = (
+        " Lines are means over seeds, bands ± one standard deviation." if any(len(g.runs) > 1 for g in groups) else ""
+    )
+    dataset = groups[0].runs[0].settings["dataset"]
     return ReportFigure(
-        "accuracy",
+        name,
         figure,
         table,
-        f"Curves of the accuracy on all classes seen against their number. {ends}.",
-        f"Accuracy on all classes seen so far, after each task{', on a logarithmic axis' if log_axis else ''}." + band,
+        f"Curves of the accuracy on all classes seen against their number on {dataset}. {ends}.",
+        f"Accuracy on {dataset}. Horizontal: classes seen so far, a point after each task. Vertical: test accuracy on "
+        f"all of them{', on a logarithmic axis' if log_axis else ''}.{band}",
     )
 
 
-def _last_rows(table: list[list[Any]]) -> list[list[Any]]:
-    return list({row[0]: row for row in table[1:]}.values())
-
-
 def log_accuracy(axes: Axes) -> None:
-    """Accuracy on a logarithmic axis, as in the paper's phase-wise curves: plain numbers, as many as stand apart."""
+    """A logarithmic accuracy axis, as in the paper's phase-wise curves, with as many plain numbers as fit."""
     low, high = (max(value, 0.5) for value in axes.dataLim.intervaly)
     axes.set_yscale("log")
     axes.set_ylim(low / 1.08, min(high * 1.08, 104))
@@ -76,15 +93,19 @@ def log_accuracy(axes: Axes) -> None:
     axes.yaxis.set_minor_locator(NullLocator())
 
 
-def _with_headline(group: Group) -> str:
+def with_prediction(group: Group) -> str:
+    """A group's label; it says so where predictions are those of the nearest mean of exemplars."""
     return f"{group.label} (nearest mean)" if group.runs[0].headline == "nme" else group.label
 
 
 def apt_and_act(rows: Sequence[SummaryRow]) -> ReportFigure:
+    """Two bars for each group: accuracy on past tasks and on the current one."""
     names = {"apt": "APT, past tasks", "act": "ACT, current task"}
     table: list[list[Any]] = [["group", "apt_mean", "apt_sd", "act_mean", "act_sd", "seeds"]]
     with style():
-        figure = new_figure(WIDTH, 0.9 + 0.42 * max(2, len(rows)))
+        labels = [textwrap.fill(with_prediction(row.group), 34) for row in rows]
+        height = max(0.42, *(0.06 + 0.15 * (label.count("\n") + 1) for label in labels))
+        figure = new_figure(WIDTH, 1.0 + height * max(2, len(rows)))
         axes = figure.add_subplot()
         for i, name in enumerate(names):
             for place, row in enumerate(rows):
@@ -95,26 +116,34 @@ def apt_and_act(rows: Sequence[SummaryRow]) -> ReportFigure:
                 axes.barh(y, value.mean, 0.36, color=COLOURS[i], xerr=value.deviation, error_kw={"capsize": 2, "lw": 1})
                 end = value.mean + (value.deviation or 0)
                 axes.text(end + 0.8, y, f"{value.mean:.1f}", va="center", fontsize=8)
-        axes.set_yticks(range(len(rows)), [short(row.group.label, 48) for row in rows], parse_math=False)
+        axes.set_yticks(range(len(rows)), labels, parse_math=False, fontsize=8)
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.set(xlabel="accuracy (%)", xlim=(0, 109))
         axes.set_xticks(range(0, 101, 20))
         axes.grid(axis="x")
         axes.set_axisbelow(True)
-        legend_below(figure, [Patch(color=COLOURS[i]) for i in range(2)], list(names.values()))
+        seeds = any(value and value.deviation is not None for row in rows for value in row.metrics.values())
+        _bar_legend(figure, dict(zip(names.values(), COLOURS, strict=False)), seeds)
     for row in rows:
         cells = [cell for name in names for cell in _cells(row.metrics[name])]
         table.append([row.group.label, *cells, len(row.group.runs)])
-    told = "; ".join(f"{row[0]}: APT {_number(row[1])}, ACT {_number(row[3])}" for row in table[1:9])
-    bars = " Lines show one standard deviation over seeds." if any(len(row.group.runs) > 1 for row in rows) else ""
+    numbers = "; ".join(f"{row[0]}: APT {_number(row[1])}, ACT {_number(row[3])}" for row in table[1:9])
+    bars = f" Black lines: {ERROR_BAR}." if seeds else ""
     return ReportFigure(
         "apt-act",
         figure,
         table,
-        f"Bars of accuracy on past and current tasks. {told}.",
-        "Accuracy on past tasks (APT: what is kept) and on the task just learned (ACT: what is taken in), each "
-        f"averaged over tasks.{bars}",
+        f"Bars of accuracy on past and current tasks. {numbers}.",
+        "Accuracy on past tasks (APT, stability) and on the task just learned (ACT, plasticity), each averaged over "
+        f"tasks. Horizontal: accuracy in percent. Vertical: the groups.{bars}",
     )
+
+
+def _bar_legend(figure: Figure, kinds: Mapping[str, str], seeds: bool) -> None:
+    """Colours of the bars, and what their black lines are if there are several seeds."""
+    handles: list[Artist] = [Patch(color=colour) for colour in kinds.values()]
+    error_bar = [Line2D([], [], color="black", linewidth=1)] if seeds else []
+    legend_below(figure, [*handles, *error_bar], [*kinds, *([ERROR_BAR] if seeds else [])])
 
 
 def _cells(value: Any) -> list[float | None]:
@@ -126,7 +155,7 @@ def _number(value: float | None) -> str:
 
 
 def forgetting_limits(found: Sequence[tuple[Array, Array]]) -> tuple[float, float]:
-    """One axis for all groups: from the smallest to the largest bar, deviations included, and zero."""
+    """One axis for all groups: zero and all bars with their standard deviations."""
     low = min([0.0, *(float(np.nanmin(mean - sd, initial=0)) for mean, sd in found)])
     high = max([1.0, *(float(np.nanmax(mean + sd, initial=0)) for mean, sd in found)])
     return low - 0.03 * (high - low) * (low < 0), high + 0.03 * (high - low)
@@ -150,23 +179,25 @@ def forgetting(name: str, group: Group, mean: Array, sd: Array, limits: tuple[fl
             colours = [COLOURS[0] if task_of[i] == 0 else COLOURS[4] for i in ids]
             _forgetting_bars(axes, [run.classes[i] for i in ids], mean[ids], sd[ids] if seeds > 1 else None, colours)
             axes.set(ylim=(rows - 0.4, -0.6), xlim=limits)
-        kinds = ["class of the first task", "class of a later task"]
-        legend_below(figure, [Patch(color=COLOURS[0]), Patch(color=COLOURS[4])], kinds)
+        kinds = {"class of the first task": COLOURS[0], "class of a later task": COLOURS[4]}
+        _bar_legend(figure, kinds, seeds > 1)
     cut = "" if shown is order else f" Of {len(order)} classes the {MOST // 2} at either end; all are in the CSV file."
+    bars = f" Black lines: {ERROR_BAR}." if seeds > 1 else ""
     worst = ", ".join(f"{run.classes[i]} {mean[i]:.1f}" for i in order[:3])
     return ReportFigure(
         name,
         figure,
         table,
         f"Bars of forgetting for {len(shown)} classes of {group.label}. Most forgotten: {worst}.",
-        f"{group.label}. {group.averaging}{cut}",
+        f"{group.label}. {group.averaging} Horizontal: forgetting in percentage points. Vertical: classes, most "
+        f"forgotten first.{bars}{cut}",
     )
 
 
 def _forgetting_bars(axes: Axes, names: Sequence[str], mean: Array, sd: Array | None, colours: Sequence[str]) -> None:
     axes.barh(range(len(names)), mean, 0.75, color=colours, xerr=sd, error_kw={"lw": 0.8})
     axes.set_yticks(range(len(names)), [short(name, 20) for name in names], fontsize=8, parse_math=False)
-    axes.axvline(0, color="black", linewidth=0.8)
+    axes.axvline(0, color="0.6", linewidth=0.8)
     axes.grid(axis="x")
     axes.set_axisbelow(True)
     axes.set_xlabel("forgetting (percentage points)")

@@ -1,4 +1,4 @@
-"""Parts of the loss over time."""
+"""Loss terms over tasks and epochs."""
 
 from __future__ import annotations
 
@@ -8,28 +8,49 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
-from ..analysis.load import Group
+from ..analysis.load import Array, Group
 from ..analysis.measures import LossSeries
 from .canvas import WIDTH, ReportFigure, new_figure, plain, style
 from .curves import COLOURS
 
-BAND = 500  # points of a band: more are not seen, but weigh on the page
+BAND = 500  # points of a band: more cannot be seen, and make the page larger
+SHARED = "The first task (hatched) was not trained in {these}: the trained network was taken over from another run."
 
 
-def loss_parts(name: str, group: Group, series: LossSeries) -> ReportFigure:
-    """A panel for each part: their scales differ, and some are negative."""
-    tasks = len({task for task, _, _ in series.places})
+def loss_curves(name: str, group: Group, series: LossSeries) -> ReportFigure:
+    """A panel for each loss term: their scales differ, and some are negative. All groups have the same task axis."""
     seeds = len(group.runs)
-    how = f"Mean over {seeds} seeds, band of one standard deviation." if seeds > 1 else f"Seed {group.seeds[0]}."
+    how = f"Mean over {seeds} seeds, bands ± one standard deviation." if seeds > 1 else f"Seed {group.seeds[0]}."
+    tasks = group.runs[0].planned
+    shared = f" {SHARED.format(these='these runs' if seeds > 1 else 'this run')}" if _first_task_shared(series) else ""
     return ReportFigure(
         name,
-        _draw(series),
+        _draw(series, tasks),
         _table(series),
-        f"Curves of {', '.join(series.terms)} over {len(series.places)} epochs and {tasks} tasks of {group.label}.",
-        f"{group.label}. {how}",
+        f"Curves of {', '.join(series.terms)} over {tasks} tasks of {group.label}, {len(series.places)} epochs in all."
+        + shared,
+        f"{group.label}. {how} Horizontal: tasks, with the epochs of a task spread evenly over its width "
+        f"({_epochs(series)}). Vertical: the weighted loss term.{shared}",
     )
+
+
+def task_positions(places: list[tuple[int, str, int]]) -> Array:
+    """Horizontal positions of epochs: task t lies between t and t + 1, counted from 1, whatever its epochs."""
+    tasks = np.array([task for task, _, _ in places])
+    counts = np.bincount(tasks)
+    order = np.concatenate([np.arange(count) for count in counts])
+    return np.asarray(tasks + 1 + (order + 0.5) / counts[tasks])
+
+
+def _first_task_shared(series: LossSeries) -> bool:
+    return all(task != 0 for task, _, _ in series.places)
+
+
+def _epochs(series: LossSeries) -> str:
+    counts = np.bincount([task for task, _, _ in series.places])
+    known = sorted({int(count) for count in counts if count})
+    return f"{known[0]} epochs a task" if len(known) == 1 else f"{known[0]} to {known[-1]} epochs a task"
 
 
 def _table(series: LossSeries) -> list[list[Any]]:
@@ -40,42 +61,50 @@ def _table(series: LossSeries) -> list[list[Any]]:
     return table
 
 
-def _draw(series: LossSeries) -> Figure:
-    parts = len(series.terms)
-    columns = min(3, parts)
-    rows = math.ceil(parts / columns)
+def _draw(series: LossSeries, tasks: int) -> Figure:
+    terms = len(series.terms)
+    columns = min(3, terms)
+    rows = math.ceil(terms / columns)
     with style():
         figure = new_figure(WIDTH, 0.5 + 1.6 * rows)
         panels = figure.subplots(rows, columns, squeeze=False, sharex=True)
         for i, axes in enumerate(panels.flat):
-            if i >= parts:
+            if i >= terms:
                 axes.set_axis_off()
                 continue
             _curve(axes, series, i)
-            if i + columns >= parts:  # nothing below it
-                axes.set_xlabel("epoch, tasks in a row")
+            _task_axis(axes, tasks)
+            if _first_task_shared(series):
+                axes.axvspan(1, 2, facecolor="0.95", edgecolor="0.8", hatch="///", linewidth=0, zorder=0)
+            if i + columns >= terms:  # nothing below it
+                axes.set_xlabel("task")
                 axes.tick_params(labelbottom=True)
     return figure
 
 
 def _curve(axes: Axes, series: LossSeries, i: int) -> None:
-    x, mean, sd = np.arange(1, len(series.places) + 1), series.mean[:, i], series.sd[:, i]
+    x, mean, sd = task_positions(series.places), series.mean[:, i], series.sd[:, i]
     axes.plot(x, mean, color=COLOURS[0], linewidth=1.1, marker="." if len(x) <= 40 else "", markersize=4)
     few = slice(None, None, -(-len(x) // BAND))
     axes.fill_between(x[few], (mean - sd)[few], (mean + sd)[few], color=COLOURS[0], alpha=0.2, linewidth=0)
-    starts = [p for p in range(1, len(x)) if series.places[p][0] != series.places[p - 1][0]]
-    for start in starts:
-        axes.axvline(start + 0.5, color="0.65", linewidth=0.6 if len(starts) < 20 else 0.3)
     _shade_finetuning(axes, series)
     axes.set_title(plain(series.terms[i]), loc="left")
-    axes.margins(x=0.01)
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+
+
+def _task_axis(axes: Axes, tasks: int) -> None:
+    """Lines where a task begins, its number under the middle."""
+    for start in range(2, tasks + 1):
+        axes.axvline(start, color="0.65", linewidth=0.6 if tasks <= 20 else 0.3)
+    axes.set_xlim(1, tasks + 1)
+    step = max(1, math.ceil(tasks / 10))
+    shown = range(1, tasks + 1, step)
+    axes.set_xticks([task + 0.5 for task in shown], [str(task) for task in shown])
+    axes.tick_params(axis="x", length=0)
 
 
 def _shade_finetuning(axes: Axes, series: LossSeries) -> None:
-    tuned = np.array([stage == "finetune" for _, stage, _ in series.places])
-    if tuned.any():
-        x = np.repeat(np.arange(len(tuned) + 1) + 0.5, 2)[1:-1]
-        axes.fill_between(
-            x, 0, 1, where=np.repeat(tuned, 2), transform=axes.get_xaxis_transform(), color="0.9", linewidth=0, zorder=0
-        )
+    """Fine-tuning is the last part of a task."""
+    counts = np.bincount([task for task, _, _ in series.places])
+    tuned = np.bincount([task for task, stage, _ in series.places if stage == "finetune"], minlength=len(counts))
+    for task in np.flatnonzero(tuned).tolist():
+        axes.axvspan(task + 2 - tuned[task] / counts[task], task + 2, color="0.9", linewidth=0, zorder=0)

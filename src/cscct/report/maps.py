@@ -1,4 +1,4 @@
-"""Matrices as maps of colour: accuracies, confusions, similarities."""
+"""Matrices as images: accuracies, confusions, similarities."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
+from matplotlib.image import AxesImage
 
 from ..analysis.load import Array, Group
 from ..analysis.measures import accuracy_matrix, mean_and_sd
@@ -19,7 +20,18 @@ MANY = 20  # tasks
 READABLE = 12  # cells in a row that can hold a number of 8 points
 
 
-def accuracy_map(name: str, group: Group) -> ReportFigure:
+def accuracy_limits(groups: Sequence[Group]) -> tuple[float, float]:
+    """One scale for all groups that fits their accuracies, in steps of 5."""
+    means = [mean_and_sd([accuracy_matrix(run) for run in group.runs])[0] for group in groups]
+    values = np.concatenate([mean[np.isfinite(mean)] for mean in means])
+    if not len(values):
+        return 0.0, 100.0
+    low, high = 5 * np.floor(values.min() / 5), 5 * np.ceil(values.max() / 5)
+    return float(low - 5 * (low == high) * (low > 0)), float(high + 5 * (low == high == 0))
+
+
+def accuracy_map(name: str, group: Group, limits: tuple[float, float]) -> ReportFigure:
+    """Accuracy on each task after each task."""
     mean, sd = mean_and_sd([accuracy_matrix(run) for run in group.runs])
     tasks, seeds = len(mean), len(group.runs)
     table: list[list[Any]] = [["after_task", "on_task", "accuracy_mean", "accuracy_sd", "seeds"]]
@@ -29,14 +41,14 @@ def accuracy_map(name: str, group: Group) -> ReportFigure:
     with style():
         figure = new_figure(side + 1.6, side + 0.7)
         axes = figure.add_subplot()
-        image = axes.imshow(mean, vmin=0, vmax=100, cmap="viridis", interpolation="nearest")
+        image = axes.imshow(mean, vmin=limits[0], vmax=limits[1], cmap="viridis", interpolation="nearest")
         _bare(axes)
         ticks = range(tasks) if tasks <= READABLE + 8 else range(4, tasks, 5)
         axes.set_xticks(ticks, [str(t + 1) for t in ticks])
         axes.set_yticks(ticks, [str(t + 1) for t in ticks])
         axes.set(xlabel="accuracy on task", ylabel="after task")
         if tasks <= READABLE:
-            _numbers(axes, mean)
+            _numbers(axes, mean, image)
         figure.colorbar(image, ax=axes, label="accuracy (%)", shrink=0.9)
     how = f"mean over {seeds} seeds" if seeds > 1 else f"seed {group.seeds[0]}"
     return ReportFigure(
@@ -45,14 +57,18 @@ def accuracy_map(name: str, group: Group) -> ReportFigure:
         table,
         f"Accuracy matrix of {group.label} over {tasks} tasks; the first task is at {mean[0, 0]:.1f} % when learned "
         f"and at {mean[-1, 0]:.1f} % at the end.",
-        f"{group.label}, {how}.",
+        f"{group.label}, {how}. Horizontal: the task that is tested. Vertical: the last task learned. Colour: accuracy "
+        "in percent.",
     )
 
 
-def _numbers(axes: Axes, matrix: Array) -> None:
+def _numbers(axes: Axes, matrix: Array, image: AxesImage) -> None:
+    """Values in the cells, black on light colours and white on dark ones."""
     for t, k in np.argwhere(np.isfinite(matrix)).tolist():
         value = matrix[t, k]
-        axes.text(k, t, f"{value:.0f}", ha="center", va="center", fontsize=8, color="black" if value > 60 else "white")
+        luminance = np.dot(image.to_rgba(np.array([value]))[0, :3], (0.299, 0.587, 0.114))
+        ink = "black" if luminance > 0.5 else "white"
+        axes.text(k, t, f"{value:.0f}", ha="center", va="center", fontsize=8, color=ink)
 
 
 def _bare(axes: Axes) -> None:
@@ -62,7 +78,7 @@ def _bare(axes: Axes) -> None:
 
 
 def _task_lines(axes: Axes, sizes: Sequence[int], colour: str, above: int = 0) -> None:
-    """Lines where tasks begin. above: classes that the rows leave out at the top."""
+    """Lines where tasks begin. above: classes that the rows omit at the top."""
     places = boundaries(sizes)
     if len(places) > MANY:  # a grid would hide the map: the ends of the first task and of the old classes must do
         places = [places[0], places[-1]]
@@ -75,6 +91,7 @@ def _task_lines(axes: Axes, sizes: Sequence[int], colour: str, above: int = 0) -
 
 
 def confusion_map(name: str, group: Group, shares: Array) -> ReportFigure:
+    """Predicted classes of the test images of each true class, after the last task."""
     run = group.comparable[0]
     n, old = len(shares), sum(run.sizes[:-1])
     table: list[list[Any]] = [["true_class", "predicted_class", "share_percent"]]
@@ -98,7 +115,8 @@ def confusion_map(name: str, group: Group, shares: Array) -> ReportFigure:
         table,
         f"Confusion map of {group.label} after the last task, {n} classes, of which {n - old} are new. On average "
         f"{np.nanmean(np.diag(shares)):.1f} % of a class is right.",
-        f"{group.label}. {group.averaging}",
+        f"{group.label}. {group.averaging} Horizontal: predicted class. Vertical: true class. Colour: share of the "
+        "true class's test images.",
     )
 
 
@@ -112,6 +130,7 @@ def similarity_limits(matrices: Sequence[Array]) -> tuple[float, float]:
 
 
 def similarity_map(name: str, group: Group, matrix: Array, limits: tuple[float, float]) -> ReportFigure:
+    """Cosines between the mean features of later and earlier classes."""
     run = group.comparable[0]
     rows, columns = matrix.shape
     first = run.sizes[0]
@@ -138,5 +157,6 @@ def similarity_map(name: str, group: Group, matrix: Array, limits: tuple[float, 
         table,
         f"Map of the similarity of {rows} later to {columns} earlier classes of {group.label}; mean cosine "
         f"{np.nanmean(matrix):.2f}, largest {np.nanmax(matrix):.2f}.",
-        f"{group.label}. {group.averaging}",
+        f"{group.label}. {group.averaging} Horizontal: earlier classes. Vertical: later classes. Colour: cosine of "
+        "their mean features.",
     )

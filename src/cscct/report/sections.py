@@ -1,204 +1,222 @@
-"""What the page says, part by part."""
+"""The sections of the page. A figure that cannot be drawn is left out with its reason, whatever goes wrong."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from ..analysis.differences import protocols
 from ..analysis.load import Group, Missing
 from ..analysis.measures import SummaryRow, confusion_of, forgetting_of, losses_of, shares_of, similarity_of
-from ..analysis.statistics import METRICS, Difference, Spread
+from ..analysis.statistics import METRICS, Spread
 from . import figures, maps, page
 from .canvas import FigureWriter, ReportFigure
-from .losses import loss_parts
+from .losses import loss_curves
 from .page import Section
+from .summary import show_spread, summary_blocks
+from .sweeps import find_sweeps, sweep_figure
 from .tsne import choose_pair, feature_map
 
 T = TypeVar("T")
-DETAILED = 8  # groups whose own figures are shown
-DETAILS = ("matrices", "forgetting", "confusion", "similarity", "losses")
-COLUMNS = dict(zip(METRICS, ("Average incremental", "Last", "APT", "ACT", "Forgetting"), strict=True))
-MEANINGS = {
-    "Average incremental": "accuracy on all classes seen so far, averaged over tasks, the first included. "
-    "This is the figure most papers give.",
-    "Last": "accuracy on all classes after the last task.",
-    "APT": "accuracy on past tasks: after each task from the second on, the mean accuracy on the tasks before it.",
-    "ACT": "accuracy on the current task, measured just after it was learned, averaged over tasks.",
-    "Forgetting": "best accuracy that a task ever had before the end, less the one at the end, averaged over all tasks "
-    "but the last; lower is better.",
-    "Gain": "in average incremental accuracy over the same method without additions: mean of the differences seed by "
-    "seed, in percentage points, with its 95 % interval (Student's t).",
-}
+Draw = Callable[[], ReportFigure]
+DETAILED = 8  # groups that have figures of their own
 
 
 class Sections:
-    def __init__(self, groups: Sequence[Group], writer: FigureWriter):
-        self.groups, self.writer = groups, writer
+    """Builds the sections of a report and writes their figures."""
+
+    def __init__(self, groups: Sequence[Group], rows: Sequence[SummaryRow], writer: FigureWriter, log_axis: bool):
+        self.groups, self.rows, self.writer, self.log_axis = groups, rows, writer, log_axis
         self.detailed = groups[:DETAILED]
 
-    def summary(self, rows: Sequence[SummaryRow]) -> Section:
-        header = ["Method", "Seeds", *COLUMNS.values(), "Gain over the base"]
-        cells = [
-            [_name(row.group), str(len(row.group.runs)), *map(_spread, row.metrics.values()), _gain(row)]
-            for row in rows
+    def build(self) -> list[Section]:
+        """All sections, in the order of the page."""
+        parts: list[tuple[str, str, Callable[[Section], None]]] = [
+            ("summary", "Summary", self._summary),
+            ("accuracy", "Accuracy", self._accuracy),
+            ("matrices", "Accuracy matrices", self._matrices),
+            ("forgetting", "Forgetting by class", self._forgetting),
+            ("confusion", "Confusion of old and new classes", self._confusion),
+            ("losses", "Loss terms", self._losses),
+            ("features", "Feature space", self._features),
+            ("protocol", "Protocols", self._protocol),
         ]
-        about = "All numbers are percent"
-        about += "; mean ± standard deviation over seeds." if any(len(g.runs) > 1 for g in self.groups) else "."
-        used = {name: meaning for name, meaning in MEANINGS.items() if name != "Gain" or any(row.gain for row in rows)}
-        header = header if "Gain" in used else header[:-1]
-        table = page.table(header, [row[: len(header)] for row in cells], text_columns=(0, len(COLUMNS) + 2))
-        return Section("summary", "Summary", [table, page.paragraph(about), page.meanings(used)])
+        return [self._section(*part) for part in parts]
 
-    def curves(self, log_axis: bool) -> Section:
-        return self._add(Section("accuracy", "Accuracy over tasks"), [figures.accuracy_curves(self.groups, log_axis)])
-
-    def bars(self, rows: Sequence[SummaryRow]) -> Section:
-        return self._add(Section("apt-act", "Past and current tasks"), [figures.apt_and_act(rows)])
-
-    def features(self) -> Section:
-        section = Section("tsne", "Features of the first classes")
+    def _section(self, name: str, title: str, fill: Callable[[Section], None]) -> Section:
+        section = Section(name, title)
         try:
-            return self._add(section, [feature_map(choose_pair(self.groups))])
-        except Missing as missing:
-            section.blocks.append(page.box(f"The figure is left out. {missing}"))
-            return section
+            fill(section)
+        except OSError:  # the report cannot be written
+            raise
+        except Exception as error:
+            section.blocks.append(_left_out("The rest of this section", error))
+        return section
 
-    def matrices(self) -> Section:
-        about = "Accuracy on each task after each task. Down a column one sees a task being forgotten."
-        section = Section("matrices", "Accuracy matrices", [page.paragraph(about)])
-        return self._add(section, (maps.accuracy_map(self._file("matrix", g), g) for g in self.detailed))
+    def _summary(self, section: Section) -> None:
+        section.blocks += summary_blocks(self.rows)
 
-    def forgetting(self) -> Section:
-        about = "Best accuracy of each class before the last task, less its accuracy at the end; one axis for all."
-        section = Section("forgetting", "Forgetting of each class", [page.paragraph(about)])
-        found = self._compute(section, forgetting_of)
-        limits = figures.forgetting_limits([values for _, values in found])
-        return self._add(
-            section, (figures.forgetting(self._file("forgetting", g), g, *values, limits) for g, values in found)
+    def _accuracy(self, section: Section) -> None:
+        """Curves for each dataset, bars, and a figure for each setting that was varied."""
+        datasets = list(dict.fromkeys(str(group.runs[0].settings["dataset"]) for group in self.groups))
+        draws: list[tuple[str, Draw]] = []
+        for dataset in datasets:
+            name = "accuracy" if len(datasets) == 1 else self.writer.name("accuracy", dataset)
+            groups = [group for group in self.groups if group.runs[0].settings["dataset"] == dataset]
+            draws.append((f"Accuracy on {dataset}", partial(figures.accuracy_curves, name, groups, self.log_axis)))
+        draws.append(("APT and ACT", partial(figures.apt_and_act, self.rows)))
+        for setting, sweeps in find_sweeps(self.rows).items():
+            draw = partial(sweep_figure, self.writer.name("sweep", setting), sweeps)
+            draws.append((f"Accuracy against {setting}", draw))
+        self._add(section, draws)
+
+    def _matrices(self, section: Section) -> None:
+        about = (
+            "Accuracy on each task after each task. Down a column one sees how a task is forgotten. All matrices have "
+            "the same colour scale, which fits their values."
         )
+        section.blocks.append(page.paragraph(about))
+        limits = maps.accuracy_limits(self.detailed)
+        self._add(section, self._each("matrix", maps.accuracy_map, [(group, (limits,)) for group in self.detailed]))
+        self._note_omitted(section)
 
-    def confusion(self) -> Section:
-        """The table is of all groups, the maps of some."""
-        section = Section("confusion", "Old and new classes confused")
+    def _forgetting(self, section: Section) -> None:
+        about = (
+            "Best accuracy of each class before the last task minus its accuracy after it; negative where the class "
+            "improved. All figures have the same axis."
+        )
+        section.blocks.append(page.paragraph(about))
+        found = self._compute(section, forgetting_of, self.detailed)
+        limits = figures.forgetting_limits([values for _, values in found])
+        self._add(
+            section, self._each("forgetting", figures.forgetting, [(g, (*values, limits)) for g, values in found])
+        )
+        self._note_omitted(section)
+
+    def _confusion(self, section: Section) -> None:
+        """A table of all groups, and maps of the first."""
         shares = {group.label: cells for group, cells in self._compute(section, shares_of, self.groups)}
         if not shares:
-            return section
+            return
         section.blocks += self._shares(shares)
         about = (
-            "The maps show what test images of each class are taken for after the last task. Rows add up to 100 %; "
-            "lines stand where a task begins (with many tasks: where the first ends and the last begins); colours "
-            "follow the square root, so that small shares are seen."
+            "The maps show the predicted classes of the test images of each class after the last task. Rows add up to "
+            "100 %. Lines mark where a task begins (with many tasks: the end of the first and the start of the last). "
+            "Colours follow the square root of the share, so that small shares are visible."
         )
         section.blocks.append(page.paragraph(about))
         found = self._compute(section, confusion_of, [group for group in self.detailed if group.label in shares])
-        return self._add(section, (maps.confusion_map(self._file("confusion", g), g, m) for g, m in found))
+        self._add(section, self._each("confusion", maps.confusion_map, [(g, (matrix,)) for g, matrix in found]))
+        self._note_omitted(section)
 
     def _shares(self, shares: dict[str, list[Spread]]) -> list[str]:
-        header = [f"{true} as {said}" for true in ("old", "new") for said in ("old", "new")]
+        header = [f"{true} as {predicted}" for true in ("old", "new") for predicted in ("old", "new")]
         lines: list[list[Any]] = [["group", "true_as_predicted", "share_mean", "share_sd"]]
         lines += [
             [label, what, cell.mean, cell.deviation]
             for label, cells in shares.items()
             for what, cell in zip(header, cells, strict=True)
         ]
-        self.writer.keep_table("old-new", lines)
+        self.writer.write_table("old-new", lines)
         about = (
-            "After the last task: of the test images of old classes (all before that task) and of its new classes, the "
-            "share in percent that is taken for an old or a new class, rightly or not."
+            "After the last task: of the test images of old classes (all before that task) and of new classes (those "
+            "of that task), the percentage that is predicted as some old or some new class, whether correctly or not."
         )
-        rows = [[label, *map(_spread, cells)] for label, cells in shares.items()]
+        rows = [[label, *map(show_spread, cells)] for label, cells in shares.items()]
         return [page.paragraph(about), page.table(["Method", *header], rows)]
 
-    def similarity(self) -> Section:
+    def _features(self, section: Section) -> None:
         about = (
-            "Cosine between the mean feature of each class and those of the classes known before it, in the feature "
-            "space of the network before the class was learned: what controlled transfer acts on. Grey where both came "
-            "together or the column's class came later; lines stand where a task begins; one scale for all."
+            "The similarity maps show the cosine between the mean feature of each class and those of the classes "
+            "learned before it, in the feature space of the network before the class was learned, which controlled "
+            "transfer uses. Grey: classes of the same task, or the column's class came later. Lines mark where a task "
+            "begins. All maps have the same colour scale."
         )
-        section = Section("similarity", "Similarity of new to old classes", [page.paragraph(about)])
-        found = self._compute(section, similarity_of)
+        section.blocks.append(page.paragraph(about))
+        found = self._compute(section, similarity_of, self.detailed)
         limits = maps.similarity_limits([matrix for _, matrix in found])
-        return self._add(
-            section, (maps.similarity_map(self._file("similarity", g), g, matrix, limits) for g, matrix in found)
-        )
+        draws = self._each("similarity", maps.similarity_map, [(g, (matrix, limits)) for g, matrix in found])
+        self._add(section, [("The t-SNE figure", lambda: feature_map(choose_pair(self.groups))), *draws])
+        self._note_omitted(section)
 
-    def losses(self) -> Section:
+    def _losses(self, section: Section) -> None:
         about = (
-            "Parts of the loss as they enter the sum, weights included, epoch by epoch. Vertical lines stand where a "
-            "task begins; fine-tuning, if any, is shaded. The scales differ, and CSC is negative by its definition."
+            "Each term of the training loss with its weight, epoch by epoch, averaged over the batches. Vertical lines "
+            "mark where a task begins; fine-tuning, if any, is shaded. The vertical scales differ; CSC is negative by "
+            "definition."
         )
-        section = Section("losses", "Parts of the loss", [page.paragraph(about)])
-        found = self._compute(section, losses_of)
-        return self._add(section, (loss_parts(self._file("losses", g), g, series) for g, series in found))
+        section.blocks.append(page.paragraph(about))
+        found = self._compute(section, losses_of, self.detailed)
+        self._add(section, self._each("losses", loss_curves, [(g, (series,)) for g, series in found]))
+        self._note_omitted(section)
 
-    def protocol(self) -> Section:
+    def _protocol(self, section: Section) -> None:
+        section.blocks.append(page.folded(f"All runs ({sum(len(g.runs) for g in self.groups)})", self._runs()))
         words = protocols(self.groups)
         marked = [name for name in words[0] if len({one[name] for one in words}) > 1]
-        about = "What the numbers rest on." + (" Values that differ between groups are marked." if marked else "")
+        about = "The settings of each group." + (" Values that differ between groups are marked." if marked else "")
         boxes = [
-            page.protocol_box(group.label, one, marked, is_open=len(self.groups) <= 3)
+            page.protocol_box(group.label, one, marked, is_open=len(self.groups) <= 4)
             for group, one in zip(self.groups, words, strict=True)
         ]
-        header = ["Run", "Method", "Seed", "State", "Tasks", "Average incremental (%)", "Minutes"]
-        rows = [
-            [
-                str(run.path),
-                group.label,
-                str(run.seed),
-                run.result["status"],
-                f"{len(run.sizes)} of {run.planned}",
-                f"{run.summary[METRICS[0]]:.2f}",
-                f"{sum(task.get('seconds', 0) for task in run.result['tasks']) / 60:.1f}",
-            ]
-            for group in self.groups
-            for run in group.runs
-        ]
-        listing = page.folded(f"The runs ({len(rows)})", page.table(header, rows, text_columns=(0, 1, 3)))
-        return Section("protocol", "Protocols", [page.paragraph(about), *boxes, listing])
+        section.blocks += [page.paragraph(about), page.protocols(boxes)]
 
-    def _file(self, kind: str, group: Group) -> str:
-        return self.writer.name(kind, group.label)
+    def _runs(self) -> str:
+        header = ["Run", "Method", "Seed", "Status", "Tasks", "Average incremental (%)", "Minutes"]
+        rows = []
+        for group, run in [(g, run) for g in self.groups for run in g.runs]:
+            average = run.summary[METRICS[0]]
+            minutes = sum(task.get("seconds") or 0 for task in run.result["tasks"]) / 60
+            cells = [str(run.path), group.label, str(run.seed), str(run.result["status"])]
+            cells += [f"{len(run.sizes)} of {run.planned}", "–" if average is None else f"{average:.2f}"]
+            rows.append([*cells, f"{minutes:.1f}"])
+        return page.table(header, rows, text_columns=(0, 1, 3))
 
     def _compute(
-        self, section: Section, compute: Callable[[Group], T], groups: Sequence[Group] | None = None
+        self, section: Section, compute: Callable[[Group], T], groups: Sequence[Group]
     ) -> list[tuple[Group, T]]:
-        """What is there, group by group; what is not is told."""
+        """The groups for which it succeeds; the section says why others are missing."""
         found = []
-        for group in self.detailed if groups is None else groups:
+        for group in groups:
             try:
                 found.append((group, compute(group)))
-            except Missing as missing:
-                section.blocks.append(page.box(f"{group.label} is left out here. {missing}"))
+            except Exception as error:
+                section.blocks.append(_left_out(group.label, error))
         return found
 
-    def _add(self, section: Section, pictures: Iterable[ReportFigure]) -> Section:
-        """The pictures come one by one, so that one at a time is in memory."""
-        shown = [page.figure(picture, self.writer.keep(picture)) for picture in pictures]
+    def _each(
+        self, kind: str, draw: Callable[..., ReportFigure], values: Sequence[tuple[Group, tuple[Any, ...]]]
+    ) -> list[tuple[str, Draw]]:
+        """A figure for each group, to be drawn from its values."""
+        return [(g.label, partial(draw, self.writer.name(kind, g.label), g, *rest)) for g, rest in values]
+
+    def _add(self, section: Section, draws: Iterable[tuple[str, Draw]]) -> None:
+        """Draws figures one at a time, so that one at a time is in memory."""
+        shown = []
+        for label, draw in draws:
+            try:
+                picture = draw()
+            except Exception as error:
+                section.blocks.append(_left_out(label, error))
+                continue
+            try:
+                shown.append((picture, self.writer.write(picture)))
+            except OSError:  # the report cannot be written
+                raise
+            except Exception as error:
+                section.blocks.append(_left_out(label, error))
         section.blocks.append(page.figures(shown))
-        if len(self.groups) > DETAILED and section.name in DETAILS:
+
+    def _note_omitted(self, section: Section) -> None:
+        if len(self.groups) > DETAILED:
             about = (
                 f"Shown for the first {DETAILED} of {len(self.groups)} groups. For the others, make a report of their "
                 "run folders alone: cscct report RUN_DIR..."
             )
             section.blocks.append(page.paragraph(about))
-        return section
 
 
-def _name(group: Group) -> str:
-    return f"{group.label} (nearest mean)" if group.runs[0].headline == "nme" else group.label
-
-
-def _spread(value: Spread | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value.mean:.2f}" + ("" if value.deviation is None else f" ± {value.deviation:.2f}")
-
-
-def _gain(row: SummaryRow) -> str:
-    gain: Difference | None = row.gain
-    if gain is None:
-        return ""
-    interval = "" if gain.low is None else f" [{gain.low:+.2f}, {gain.high:+.2f}]"
-    seeds = f", {row.pairs} shared seeds" if row.pairs < len(row.group.runs) else ""
-    return f"{gain.mean:+.2f}{interval}".replace("-", "−") + f" over {row.group.base}{seeds}"
+def _left_out(what: str, error: Exception) -> str:
+    reason = str(error) if isinstance(error, Missing) else f"It cannot be drawn: {type(error).__name__}: {error}."
+    return page.box(f"{what} is left out here. {reason}")

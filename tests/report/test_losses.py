@@ -1,0 +1,39 @@
+"""Loss curves on a common axis of tasks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cscct.analysis.load import find_runs, group_runs, read_runs
+from cscct.analysis.measures import losses_of
+from cscct.report.losses import loss_curves, task_positions
+from synthetic import make_run
+
+
+def without_first_task(run: Path) -> None:
+    """As a run that took over a trained first task leaves it."""
+    path = run / "metrics.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if json.loads(line)["task"] > 0))
+
+
+def test_epochs_are_spread_over_their_task() -> None:
+    places = [(1, "train", 0), (1, "train", 1), (2, "train", 0), (2, "finetune", 0), (2, "finetune", 1)]
+    assert task_positions(places) == pytest.approx([2.25, 2.75, 3 + 1 / 6, 3.5, 3 + 5 / 6])
+
+
+def test_a_shared_first_task_does_not_shift_the_curves(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "lucir")
+    make_run(tmp_path / "b", "lucir+cscct")
+    without_first_task(tmp_path / "b")
+    whole, shared = group_runs(read_runs(find_runs([tmp_path]), lambda _: None))
+    one, other = (loss_curves("x", group, losses_of(group)) for group in (whole, shared))
+    assert one.figure.axes[0].get_xlim() == other.figure.axes[0].get_xlim() == (1, 5)
+    first, second = (picture.figure.axes[0].get_lines()[0].get_xdata() for picture in (one, other))
+    assert list(first)[2:] == list(second)  # two epochs a task
+    assert "was not trained in this run" in other.caption
+    assert "was not trained" not in one.caption
+    assert other.table[1][0] == 2
