@@ -18,7 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (running.run, running.resume, running.compare, studies.sweep, studies.reproduce, studies.report):
+for command in (running.run, running.resume, studies.compare, studies.sweep, studies.reproduce, studies.report):
     app.command()(command)
 app.command("list")(catalogue.list_)
 app.add_typer(catalogue.data_app, name="data")

@@ -27,7 +27,7 @@ StepSize = Annotated[int | None, typer.Option("-C", "--step", help="Classes of e
 RecipeName = Annotated[str | None, typer.Option("--recipe", help="released (default) or printed.")]
 Device = Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda or mps.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads of a run.")]
-Devices = Annotated[int | None, typer.Option("--devices", min=1, help="ProcessExecutor that share each batch [1].")]
+Devices = Annotated[int | None, typer.Option("--devices", min=1, help="Processes that share each batch [1].")]
 Nodes = Annotated[int | None, typer.Option("--nodes", min=1, help="Machines with so many processes each [1].")]
 PrecisionName = Annotated[str | None, typer.Option("--precision", help="32-true (default) or bf16-mixed.")]
 CompileName = Annotated[
@@ -136,13 +136,3 @@ def unused_path(parent: Path, name: str) -> Path:
         number += 1
         candidate = parent / f"{name}-{number}"
     return candidate
-
-
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def child_arguments(data_dir: Path | None, plugins: list[Path]) -> list[str]:
-    """What a `cscct run` in another process has to be told."""
-    words = ["--data-dir", str(data_dir)] if data_dir else []
-    return [*words, *(word for plugin in plugins for word in ("--plugin", str(plugin)))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import re
 import warnings
@@ -19,6 +18,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
+
+from ..analysis.tables import csv_text
 
 WIDTH = 7.0  # inches: a page of a paper between its margins
 DPI = 200
@@ -66,7 +67,7 @@ class FigureWriter:
         return svg.getvalue()
 
     def keep_table(self, name: str, table: Sequence[Sequence[Any]]) -> None:
-        (self.folder / f"{name}.csv").write_text(as_csv(table), encoding="utf-8")
+        (self.folder / f"{name}.csv").write_text(csv_text(table), encoding="utf-8")
 
     def name(self, kind: str, label: str) -> str:
         """A file name for one group's figure, unlike all others even where case does not count."""
@@ -90,13 +91,6 @@ def style() -> Any:
 
 def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
-
-
-def as_csv(table: Sequence[Sequence[Any]]) -> str:
-    """Numbers with all their digits; not a number is an empty cell."""
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([["" if cell != cell else cell for cell in row] for row in table])
-    return out.getvalue()
 
 
 def short(name: str, length: int = 24) -> str:

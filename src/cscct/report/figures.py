@@ -11,42 +11,31 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from ..analysis.load import Array, Group
-from ..analysis.measures import SummaryRow, mean_and_sd
+from ..analysis.groups import Group
+from ..analysis.load import Array
+from ..analysis.measures import accuracy_curve
+from ..analysis.statistics import SummaryRow
 from .canvas import WIDTH, ReportFigure, legend_below, new_figure, short, style
-from .curves import COLOURS, MARKERS
+from .curves import COLOURS, draw_curves
 
-LINES = ("-", "--", ":", "-.")
 ROWS = 50  # bars in a column
 MOST = 200  # bars in a figure; of more classes the ends are shown
 
 
 def accuracy_curves(groups: Sequence[Group], log_axis: bool) -> ReportFigure:
+    curves = [accuracy_curve(group.runs, group.label) for group in groups]
     table: list[list[Any]] = [["group", "task", "classes_seen", "accuracy_mean", "accuracy_sd", "seeds"]]
+    for group, curve in zip(groups, curves, strict=True):
+        table += [[group.label, t + 1, *point, curve.seeds] for t, point in enumerate(curve.points())]
     with style():
         figure = new_figure(WIDTH, 3.6 + 0.09 * len(groups))
         axes = figure.add_subplot()
-        handles = []
-        for i, group in enumerate(groups):
-            mean, sd = mean_and_sd([run.curve for run in group.runs])
-            seen = np.cumsum(group.runs[0].sizes)
-            colour, line = COLOURS[i % len(COLOURS)], LINES[i // len(COLOURS) % len(LINES)]
-            marker = MARKERS[i % len(MARKERS)] if len(seen) <= 30 else ""
-            handles += axes.plot(seen, mean, color=colour, linestyle=line, marker=marker, markersize=4, linewidth=1.4)
-            if len(group.runs) > 1:
-                axes.fill_between(seen, mean - sd, mean + sd, color=colour, alpha=0.15, linewidth=0)
-            deviations = sd if len(group.runs) > 1 else np.full(len(sd), np.nan)
-            points = zip(seen.tolist(), mean.tolist(), deviations.tolist(), strict=True)
-            table += [[group.label, t + 1, *point, len(group.runs)] for t, point in enumerate(points)]
-        axes.set(xlabel="classes seen", ylabel="accuracy on all classes seen (%)")
-        axes.grid()
-        low, high = axes.get_ylim()
-        axes.set_ylim(max(low, 0), min(high, 100.5))
+        handles = draw_curves(axes, curves)
         if log_axis:
             log_accuracy(axes)
-        legend_below(figure, handles, [_with_headline(group) for group in groups])
+        legend_below(figure, handles, [curve.label for curve in curves])
     ends = "; ".join(
-        f"{group.label} ends at {mean_and_sd([r.curve for r in group.runs])[0][-1]:.1f} %" for group in groups[:8]
+        f"{group.label} ends at {curve.mean[-1]:.1f} %" for group, curve in zip(groups[:8], curves[:8], strict=True)
     )
     band = " The band is one standard deviation over seeds." if any(len(g.runs) > 1 for g in groups) else ""
     return ReportFigure(
@@ -56,10 +45,6 @@ def accuracy_curves(groups: Sequence[Group], log_axis: bool) -> ReportFigure:
         f"Curves of the accuracy on all classes seen against their number. {ends}.",
         f"Accuracy on all classes seen so far, after each task{', on a logarithmic axis' if log_axis else ''}." + band,
     )
-
-
-def _last_rows(table: list[list[Any]]) -> list[list[Any]]:
-    return list({row[0]: row for row in table[1:]}.values())
 
 
 def log_accuracy(axes: Axes) -> None:
@@ -74,10 +59,6 @@ def log_accuracy(axes: Axes) -> None:
     axes.yaxis.set_major_locator(FixedLocator(apart))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_locator(NullLocator())
-
-
-def _with_headline(group: Group) -> str:
-    return f"{group.label} (nearest mean)" if group.runs[0].headline == "nme" else group.label
 
 
 def apt_and_act(rows: Sequence[SummaryRow]) -> ReportFigure:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ..analysis.load import Group
+from ..analysis.groups import Group
 from ..analysis.measures import LossSeries
 from .canvas import WIDTH, ReportFigure, new_figure, plain, style
 from .curves import COLOURS

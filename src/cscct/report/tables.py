@@ -1,31 +1,14 @@
-"""summary.csv and runs.csv."""
+"""runs.csv: a line for each run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from ..analysis.load import Group
-from ..analysis.measures import SummaryRow
+from ..analysis.groups import Group
 from ..analysis.statistics import METRICS
 
 Table = list[list[Any]]
-
-
-def summary_table(rows: Sequence[SummaryRow]) -> Table:
-    parts = [f"{name}_{part}" for name in METRICS for part in ("mean", "sd")]
-    about = ["group", "method", "dataset", "prediction", "tasks_done", "tasks", "seeds"]
-    table: Table = [[*about, *parts, "against", "pairs", "gain", "gain_low", "gain_high"]]
-    for row in rows:
-        group, run = row.group, row.group.runs[0]
-        cells: list[Any] = [group.label, group.method, run.settings["dataset"], run.headline]
-        cells += [len(run.sizes), run.planned, " ".join(map(str, group.seeds))]
-        for value in row.metrics.values():
-            cells += [value.mean, value.deviation] if value else [None, None]
-        gain = row.gain
-        cells += [gain.against, row.pairs, gain.mean, gain.low, gain.high] if gain else [None] * 5
-        table.append(cells)
-    return table
 
 
 def runs_table(groups: Sequence[Group]) -> Table:
