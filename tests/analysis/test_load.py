@@ -1,25 +1,14 @@
-"""From folders to groups."""
+"""From folders to runs."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
-from synthetic import make_run
 
-from cscct.analysis.differences import find_differences
-from cscct.analysis.load import Group, group_runs, read_runs
+from cscct.analysis.load import find_runs
 from cscct.errors import UserError
-from cscct.report import find_runs, write_report
-
-
-def groups_in(folder: Path, warnings: list[str] | None = None) -> list[Group]:
-    return group_runs(read_runs(find_runs([folder]), (warnings if warnings is not None else []).append))
-
-
-def labels_in(folder: Path) -> list[str]:
-    return [group.label for group in groups_in(folder)]
+from synthetic import groups_in, make_run
 
 
 def test_runs_are_found_two_levels_down_and_once(tmp_path: Path) -> None:
@@ -42,44 +31,6 @@ def test_what_is_no_run_is_refused_with_its_name(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=sentence) as caught:
             find_runs([tmp_path / name])
         assert name in str(caught.value)
-
-
-def test_groups_differ_by_more_than_the_seed(tmp_path: Path) -> None:
-    for seed in (2, 1):
-        for method in ("lucir+cscct", "lucir"):
-            make_run(tmp_path / f"{method}-{seed}", method, seed=seed)
-    make_run(tmp_path / "device", "lucir", "digits", "runtime.eval_batch_size=7", "memory.total=9", seed=3)
-    groups = groups_in(tmp_path)
-    assert [(group.label, group.seeds) for group in groups] == [("lucir", (1, 2, 3)), ("lucir+cscct", (1, 2))]
-
-
-def test_labels_say_what_sets_groups_apart(tmp_path: Path) -> None:
-    make_run(tmp_path / "a", "lucir", "digits", "protocol.base=6")
-    make_run(tmp_path / "b", "lucir", "digits", "memory.policy=total", "memory.total=100")
-    make_run(tmp_path / "c", "podnet")
-    assert labels_in(tmp_path) == [
-        "lucir, B=6 C=2, memory 5",
-        "lucir, B=4 C=2, memory 100 in all",
-        "podnet, B=4 C=2, memory 5",
-    ]
-    shutil.rmtree(tmp_path / "a")
-    shutil.rmtree(tmp_path / "b")
-    make_run(tmp_path / "d", "podnet", "digits", "loss.nca.margin=0.3")
-    make_run(tmp_path / "e", "lucir")
-    assert labels_in(tmp_path) == ["podnet, nca.margin=0.6", "podnet, nca.margin=0.3", "lucir"]
-
-
-def test_an_unfinished_run_is_a_group_of_its_own_and_none_done_is_left_out(tmp_path: Path) -> None:
-    make_run(tmp_path / "a", seed=1)
-    make_run(tmp_path / "b", seed=2, done=2, status="running")
-    make_run(tmp_path / "c", seed=3, done=0, status="running")
-    warnings: list[str] = []
-    assert [group.label for group in groups_in(tmp_path, warnings)] == ["lucir", "lucir, 2 of 4 tasks"]
-    assert len(warnings) == 1
-    assert "c is left out" in warnings[0]
-    with pytest.raises(UserError, match="nothing to report"):
-        write_report([tmp_path / "c"], tmp_path / "out", warn=warnings.append)
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(("half", "whole"), [("a", "b"), ("b", "a")])
@@ -108,51 +59,3 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
     config.write_text(config.read_text().replace("cscct_version: ", "cscct_version: 9"))
     with pytest.raises(UserError, match="made by cscct 9"):
         groups_in(tmp_path)
-
-
-def differences(folder: Path) -> tuple[list[str], list[str]]:
-    found = find_differences(groups_in(folder))
-    return found.experiments, found.recipes
-
-
-def test_equal_protocols_are_silent(tmp_path: Path) -> None:
-    for method in ("lucir", "lucir+csc", "lucir+cscct"):
-        make_run(tmp_path / method, method)
-    assert differences(tmp_path) == ([], [])
-
-
-@pytest.mark.parametrize(
-    ("setting", "told"),
-    [
-        ("protocol.base=6", "B, classes of the first task: 4 for lucir, B=4 C=2; 6 for"),
-        ("memory.per_class=10", "memory per class: 5 for"),
-        ("data.train_per_class=9", "training images per class: none for"),
-        ("seed=2", "seeds: 1 for lucir; 2 for lucir+cscct"),
-        ("train.epochs=3", "train.epochs: 20 for lucir; 3 for lucir+cscct"),  # one family: its recipe does not say so
-        ("predict.headline=nme", "predict.headline: classifier for"),
-    ],
-)
-def test_different_experiments_are_loud(tmp_path: Path, setting: str, told: str) -> None:
-    make_run(tmp_path / "a", "lucir")
-    seed = int(setting.removeprefix("seed=")) if setting.startswith("seed=") else 1
-    make_run(tmp_path / "b", "lucir+cscct", "digits", setting, seed=seed)
-    loud, _ = differences(tmp_path)
-    assert any(told in sentence for sentence in loud), loud
-
-
-def test_different_families_are_only_noted(tmp_path: Path) -> None:
-    make_run(tmp_path / "a", "lucir")
-    make_run(tmp_path / "b", "podnet")
-    loud, quiet = differences(tmp_path)
-    assert loud == []
-    assert "network.head: cosine for lucir; proxies for podnet" in quiet
-    assert "finetune.epochs: none for lucir; 10 for podnet" in quiet
-    assert not any(sentence.startswith("loss.") for sentence in quiet)
-
-
-def test_other_classes_in_the_same_protocol_are_loud(tmp_path: Path) -> None:
-    make_run(tmp_path / "a", "lucir")
-    make_run(tmp_path / "b", "lucir+csc", names=list("abcdefghij"))
-    loud, _ = differences(tmp_path)
-    assert len(loud) == 1
-    assert "the classes themselves" in loud[0]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from reports import one_run_fixture, report_fixture  # noqa: F401
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reports import Report, one_run_fixture, report_fixture  # noqa: F401
-from synthetic import make_run
 
 from cscct.errors import UserError
 from cscct.report import write_report
+from reports import Report, one_run_fixture, report_fixture  # noqa: F401
+from synthetic import make_run
 
 KINDS = ("matrix", "forgetting", "confusion", "similarity", "losses")
 

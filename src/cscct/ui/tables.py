@@ -45,7 +45,7 @@ def print_results(results: ResultsTable, title: str) -> None:
     """A comparison or a sweep; on a narrow terminal as two tables, so that neither names nor numbers are cut."""
     columns = list(range(1 + len(results.settings), len(results.cells()[0])))  # the labels tell the settings
     whole, console = _results_part(results, columns, title), _console()
-    if console.measure(whole).maximum <= console.width:
+    if console.measure(whole, options=console.options.update(max_width=1000)).maximum <= console.width:
         console.print(whole)
         return
     details = columns[3:6]  # APT, ACT and forgetting
