@@ -114,7 +114,7 @@ def test_the_rate_of_the_balanced_stage_follows_its_batch_too() -> None:
 
 
 def test_a_comparison_is_a_study_without_a_grid() -> None:
-    found = plan_comparison(["lucir", "lucir+csc+ct"], None, [1, 3], Path("out"))
+    found = plan_comparison(["lucir", "lucir+csc+ct"], "digits", [1, 3], Path("out"))
     assert [run.name for run in found] == [
         "lucir-seed1",
         "lucir-seed3",
@@ -131,7 +131,9 @@ def test_the_config_of_a_comparison_is_no_override() -> None:
         "method": "podnet",
         "loss": {"csc": {"weight": 7.0}},
     }
-    found = plan_comparison(["lucir", "lucir+csc"], None, [1], Path("out"), config={**config, "train": {"epochs": 3}})
+    found = plan_comparison(
+        ["lucir", "lucir+csc"], "cifar100", [1], Path("out"), config={**config, "train": {"epochs": 3}}
+    )
     assert [(run.settings.recipe, run.settings.dataset, run.settings.train.epochs) for run in found] == [
         ("printed", "cifar100", 3)
     ] * 2
@@ -147,7 +149,7 @@ def test_the_config_of_a_comparison_is_no_override() -> None:
 @pytest.mark.parametrize("methods", [["lucir"], ["lucir", "lucir"], ["lucir+csc+ct", "lucir+cscct"], []])
 def test_a_comparison_needs_two_methods(methods: list[str]) -> None:
     with pytest.raises(UserError, match=r"two or more methods.*`cscct run "):
-        plan_comparison(methods, None, [1], Path("out"))
+        plan_comparison(methods, "digits", [1], Path("out"))
 
 
 def test_overrides_reach_every_run() -> None:

@@ -79,7 +79,7 @@ def compare(
     folder = out or unused_path(Path("runs"), f"compare-{named}")
     overrides = [*map(parse_override, sets), *flag_layers(base, step, device, threads, skip_bad_images)]
     chosen = parse_seeds(seeds)
-    plan = plan_comparison(methods, dataset, chosen, folder, recipe=recipe, config=file, overrides=overrides)
+    plan = plan_comparison(methods, named, chosen, folder, recipe=recipe, config=file, overrides=overrides)
     options = ExecutionOptions(jobs=jobs, in_process=True, plugins=tuple(plugin))
     plan, status = _carry_out(plan, options, data_dir, quiet, as_json)
     from ..analysis.groups import group_plan
@@ -125,7 +125,7 @@ def sweep(
     folder = out or Path("runs") / study.stem
     overrides = [*map(parse_override, sets), *flag_layers(device=device, threads=threads)]
     on_ray = ray or ray_address is not None
-    options = ExecutionOptions(jobs, False, tuple(plugin), on_ray, ray_address, retries)
+    options = ExecutionOptions(jobs, plugins=tuple(plugin), ray=on_ray, ray_address=ray_address, retries=retries)
     plan = plan_study(wanted, folder, overrides)
     if dry_run:
         _print_plan(plan, options, data_dir, f"The study {study}", as_json)
@@ -173,7 +173,8 @@ def reproduce(
     exhibit = find(name)
     folder = out or Path("runs") / f"paper-{scale}-{recipe}"
     overrides = [*map(parse_override, sets), *flag_layers(device=device, threads=threads)]
-    options = ExecutionOptions(jobs, False, (), ray or ray_address is not None, ray_address, retries)
+    on_ray = ray or ray_address is not None
+    options = ExecutionOptions(jobs, ray=on_ray, ray_address=ray_address, retries=retries)
     cells = plan_exhibit(exhibit, request, folder, overrides)
     plan = [planned for _, planned in cells]
     if dry_run:

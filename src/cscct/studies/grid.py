@@ -104,7 +104,7 @@ def plan_study(
 
 def plan_comparison(
     methods: Sequence[str],
-    dataset: str | None,
+    dataset: str,
     seeds: Sequence[int],
     out: Path,
     *,
@@ -114,11 +114,9 @@ def plan_comparison(
 ) -> list[PlannedRun]:
     """The runs of several methods on the same seeds, in folders `METHOD-seedN` of `out`.
 
-    dataset: None: that of the config, else digits. config: settings from a file, in which methods are not looked for.
+    config: settings from a file; of method, dataset and seed the arguments count.
     """
-    config = config or {}
     names = list(dict.fromkeys(map(canonical_name, methods)))
-    dataset = dataset or str(config.get("dataset") or "digits")
     if len(names) < 2:
         raise UserError(
             f"A comparison needs two or more methods, and {', '.join(names) or 'none'} is given; "
