@@ -11,6 +11,8 @@ import numpy as np
 import torch
 
 from conftest import settings_for
+from cscct.analysis.groups import Group, group_runs
+from cscct.analysis.load import find_runs, read_runs
 from cscct.data.tasks import class_order, split_tasks
 from cscct.learn.predict import matrix_row
 from cscct.metrics import cumulative, summarize
@@ -98,6 +100,11 @@ def _losses(terms: Any, task: int, epoch: int, rng: np.random.Generator) -> dict
     sign = {"csc": -1.0}
     active = [term for term in terms if task or term.first_task]
     return {term.name: sign.get(term.name, 1) * term.weight * falling * float(rng.uniform(0.8, 1)) for term in active}
+
+
+def groups_in(folder: Path, warnings: list[str] | None = None) -> list[Group]:
+    """The groups of the runs in a folder."""
+    return group_runs(read_runs(find_runs([folder]), (warnings if warnings is not None else []).append))
 
 
 def read_json(path: Path) -> Any:

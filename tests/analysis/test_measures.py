@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cscct.analysis.load import find_runs, group_runs, read_runs
-from cscct.analysis.measures import base_of, class_accuracy, class_forgetting, old_new_shares, similarity_of
+from cscct.analysis.groups import group_runs
+from cscct.analysis.load import find_runs, read_run, read_runs
+from cscct.analysis.measures import accuracy_curve, class_accuracy, class_forgetting, old_new_shares, similarity_of
 from cscct.analysis.statistics import paired
 from reports import Report, report_fixture  # noqa: F401
 from synthetic import make_run, read_json
@@ -63,11 +64,11 @@ def test_tables_hold_what_the_runs_say(report: Report) -> None:
     for method in ("lucir", "lucir+cscct"):
         for name, first in results(report, method)[0]["summary"]["classifier"].items():
             values = [first, results(report, method)[1]["summary"]["classifier"][name]]
-            assert float(summary[method][f"{name}_mean"]) == fmean(values)
-            assert float(summary[method][f"{name}_sd"]) == stdev(values)
+            assert float(summary[method][f"{name}_mean"]) == pytest.approx(fmean(values), abs=5e-5)
+            assert float(summary[method][f"{name}_sd"]) == pytest.approx(stdev(values), abs=5e-5)
     for row in rows(report.out / "runs.csv"):
         result = read_json(Path(row["folder"]) / "result.json")
-        assert float(row["nme_apt"]) == result["summary"]["nme"]["apt"]
+        assert float(row["nme_apt"]) == pytest.approx(result["summary"]["nme"]["apt"], abs=5e-5)
         assert (int(row["seed"]), row["status"]) == (result["seed"], result["status"])
 
 
@@ -79,7 +80,8 @@ def test_the_gain_is_the_paired_one(report: Report) -> None:
     )
     gain = paired(ours, theirs, "lucir")
     assert (row["against"], row["pairs"]) == ("lucir", "2")
-    assert [float(row[name]) for name in ("gain", "gain_low", "gain_high")] == [gain.mean, gain.low, gain.high]
+    found = [float(row[name]) for name in ("gain", "gain_low", "gain_high")]
+    assert found == pytest.approx([gain.mean, gain.low, gain.high], abs=5e-5)
     assert f"{gain.mean:+.2f}".replace("-", "−") in report.html
     unfinished = next(row for row in rows(report.out / "summary.csv") if "of 4" in row["group"])
     assert unfinished["gain"] == ""
@@ -91,15 +93,15 @@ def test_figures_hold_means_over_seeds(report: Report) -> None:
     assert len(cells) == 10
     for (t, k), row in cells.items():
         pair = [result["matrix"]["classifier"][int(t) - 1][int(k) - 1] for result in (one, two)]
-        assert float(row["accuracy_mean"]) == pytest.approx(fmean(pair))
-        assert float(row["accuracy_sd"]) == pytest.approx(stdev(pair))
+        assert float(row["accuracy_mean"]) == pytest.approx(fmean(pair), abs=5e-5)
+        assert float(row["accuracy_sd"]) == pytest.approx(stdev(pair), abs=5e-5)
     curve = [r for r in rows(report.out / "figures" / "accuracy.csv") if r["group"] == "lucir"]
     assert [int(r["classes_seen"]) for r in curve] == [4, 6, 8, 10]
     means = [
         fmean(pair)
         for pair in zip(*([t["accuracy"]["classifier"] for t in x["tasks"]] for x in (one, two)), strict=True)
     ]
-    assert [float(r["accuracy_mean"]) for r in curve] == pytest.approx(means)
+    assert [float(r["accuracy_mean"]) for r in curve] == pytest.approx(means, abs=5e-5)
 
 
 def test_forgetting_and_losses_in_the_files(report: Report) -> None:
@@ -107,31 +109,20 @@ def test_forgetting_and_losses_in_the_files(report: Report) -> None:
     lucir = next(group for group in groups if group.label == "lucir")
     each = [class_forgetting([run.confusion(t) for t in range(4)]) for run in lucir.runs]
     stored = rows(report.out / "figures" / "forgetting-lucir.csv")
-    assert [float(row["forgetting_mean"]) for row in stored] == sorted(np.mean(each, axis=0).tolist(), reverse=True)
+    means = sorted(np.mean(each, axis=0).tolist(), reverse=True)
+    assert [float(row["forgetting_mean"]) for row in stored] == pytest.approx(means, abs=5e-5)
     assert {row["class"] for row in stored} == set(lucir.runs[0].classes[:8])
     losses = rows(report.out / "figures" / "losses-lucir+cscct.csv")
     assert len(losses) == 4 * 2
     assert losses[0]["csc_mean"] == ""  # not in the first task
     assert float(losses[-1]["csc_mean"]) < 0
     part = [run.epochs()[-1]["losses"]["csc"] for run in groups[-1].runs]
-    assert float(losses[-1]["csc_mean"]) == pytest.approx(fmean(part))
+    assert float(losses[-1]["csc_mean"]) == pytest.approx(fmean(part), rel=1e-3)
 
 
-def test_classes_are_not_averaged_over_different_orders(tmp_path: Path) -> None:
-    for seed in (1, 2):
-        make_run(tmp_path / str(seed), seed=seed)  # digits: the order comes from the seed
-    (group,) = group_runs(read_runs(find_runs([tmp_path]), lambda _: None))
-    assert [run.seed for run in group.comparable] == [1]
-    assert "the class order differs" in group.averaging
-
-
-def test_a_base_differs_by_the_additions_alone(tmp_path: Path) -> None:
-    for name, sets in {"a": ("memory.per_class=9",), "b": (), "c": ("loss.less_forget.weight=1.0",)}.items():
-        make_run(tmp_path / name, "lucir", "digits", *sets)
-    make_run(tmp_path / "d", "lucir+cscct", "digits", "loss.csc.weight=2.0")
-    groups = group_runs(read_runs(find_runs([tmp_path]), lambda _: None))
-    found = base_of(groups[-1], groups)
-    assert found is not None
-    assert found.runs[0].path.name == "b"
-    assert base_of(groups[-1], [groups[0], groups[-1]]) is None
-    assert base_of(found, groups) is None
+def test_a_curve_of_one_run_has_no_deviation(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "icarl")
+    run = read_run(tmp_path / "a")
+    curve = accuracy_curve([run], "mine")
+    assert (curve.label, curve.seen, curve.sd) == ("mine (nearest mean)", [4, 6, 8, 10], None)
+    assert curve.points() == [(seen, accuracy, None) for seen, accuracy in zip(curve.seen, run.curve, strict=True)]

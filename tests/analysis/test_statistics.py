@@ -1,28 +1,17 @@
-"""The figures under a comparison."""
+"""Means, deviations and paired differences."""
 
 from __future__ import annotations
 
-import csv
-import io
-from typing import Any
+from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from cscct.analysis.statistics import as_csv, compare, paired, spread
-
-
-def result(accuracy: float, headline: str = "classifier") -> dict[str, Any]:
-    summary = {
-        "average_incremental_accuracy": accuracy,
-        "last_accuracy": accuracy - 5,
-        "apt": None,
-        "act": 80.0,
-        "forgetting": None,
-    }
-    other = {**summary, "average_incremental_accuracy": 1.0}
-    return {"headline": headline, "summary": {headline: summary, "other": other}}
+from cscct.analysis.groups import Group
+from cscct.analysis.statistics import AVERAGE, counterpart, paired, spread, summarise
+from synthetic import groups_in, make_run
 
 
 def test_interval_is_that_of_a_paired_t_test() -> None:
@@ -40,24 +29,60 @@ def test_one_seed_has_no_spread() -> None:
     assert paired([3.0], [1.0], "x").low is None
 
 
-def test_a_method_is_set_against_its_own_base() -> None:
-    values = {"replay": (50, 52), "lucir": (60, 61), "lucir+csc": (61, 63), "icarl+ct": (55, 56)}
-    rows = {r.method: r for r in compare({m: [result(v) for v in pair] for m, pair in values.items()})}
+def averages(group: Group) -> list[float]:
+    return [float(run.summary[AVERAGE] or 0) for run in group.runs]
+
+
+def test_a_method_is_compared_with_its_own_base(tmp_path: Path) -> None:
+    for method in ("replay", "lucir", "lucir+csc", "icarl+ct"):
+        for seed in (1, 2):
+            make_run(tmp_path / f"{method}-{seed}", method, seed=seed)
+    groups = sorted(groups_in(tmp_path), key=lambda group: group.method != "replay")
+    by_method = {group.method: group for group in groups}
+    strict = {row.group.method: row for row in summarise(groups)}
+    assert [method for method, row in strict.items() if row.gain] == ["lucir+csc"]
+    rows = {row.group.method: row for row in summarise(groups, against_first=True)}
     assert rows["replay"].gain is None
-    assert [(rows[m].gain.against, rows[m].gain.mean) for m in ("lucir", "lucir+csc", "icarl+ct")] == [
-        ("replay", 9.5),
-        ("lucir", 1.5),
-        ("replay", 4.5),
-    ]
-    assert rows["lucir"].metrics["apt"] is None
+    for method, other in {"lucir": "replay", "lucir+csc": "lucir", "icarl+ct": "replay"}.items():
+        gain, pairs = rows[method].gain, zip(averages(by_method[method]), averages(by_method[other]), strict=True)
+        assert gain is not None
+        assert gain.against == other
+        assert gain.mean == pytest.approx(fmean(a - b for a, b in pairs))
+        assert rows[method].pairs == 2
 
 
-def test_each_method_is_judged_by_its_own_headline() -> None:
-    rows = compare({"lucir": [result(60)], "icarl": [result(55, "nme")]})
-    assert rows[1].metrics["average_incremental_accuracy"].mean == 55
-    table = list(csv.DictReader(io.StringIO(as_csv(rows))))
-    assert [(row["method"], row["headline"], row["against"]) for row in table] == [
-        ("lucir", "classifier", ""),
-        ("icarl", "nme", "lucir"),
-    ]
-    assert float(table[1]["gain"]) == -5
+def test_each_method_is_judged_by_its_own_headline(tmp_path: Path) -> None:
+    result = make_run(tmp_path / "a", "icarl")
+    (row,) = summarise(groups_in(tmp_path))
+    found = row.metrics[AVERAGE]
+    assert found is not None
+    assert found.mean == result["summary"]["nme"][AVERAGE] != result["summary"]["classifier"][AVERAGE]
+
+
+def test_a_metric_that_is_not_defined_is_none(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "lucir", "digits", done=1, status="running")
+    (row,) = summarise(groups_in(tmp_path))
+    assert row.metrics["apt"] is None
+    assert row.metrics["act"] is not None
+
+
+def test_a_counterpart_differs_by_the_additions_alone(tmp_path: Path) -> None:
+    for name, sets in {"a": ("memory.per_class=9",), "b": (), "c": ("loss.less_forget.weight=1.0",)}.items():
+        make_run(tmp_path / name, "lucir", "digits", *sets)
+    make_run(tmp_path / "d", "lucir+cscct", "digits", "loss.csc.weight=2.0")
+    groups = groups_in(tmp_path)
+    found = counterpart(groups[-1], groups)
+    assert found is not None
+    assert found.runs[0].path.name == "b"
+    assert counterpart(groups[-1], [groups[0], groups[-1]]) is None
+    assert counterpart(found, groups) is None
+
+
+def test_only_common_seeds_are_paired(tmp_path: Path) -> None:
+    for method, seeds in {"lucir": (2, 3), "lucir+ct": (1, 2)}.items():
+        for seed in seeds:
+            make_run(tmp_path / f"{method}-{seed}", method, seed=seed)
+    row = summarise(groups_in(tmp_path))[1]
+    assert row.pairs == 1
+    assert row.gain is not None
+    assert row.gain.low is None

@@ -90,9 +90,6 @@ def test_quiet_says_nothing_and_names_a_folder_of_its_own(cscct: Call, tmp_path:
         (["run", "lucir", "cifar100", "--data-dir", "empty"], "cscct data fetch cifar100"),
         (["run", "lucir", "imagenet-subset", "--data-dir", "empty"], "imagenet-subset"),
         (["run", "lucir", "digits", "--recipe", "best"], "released and printed"),
-        (["compare", "lucir", "icarl", "--seeds", "1,a"], "--seeds"),
-        (["compare", "lucir", "icarl", "--seeds", "1,1"], "twice"),
-        (["compare"], "METHODS"),
         (["data", "fetch", "mnist"], "mnist"),
         (["data", "fetch", "digits"], "cannot be fetched"),
         (["frobnicate"], "frobnicate"),
@@ -121,45 +118,6 @@ def test_a_loss_that_explodes_leaves_what_was_finished(cscct: Call, tmp_path: Pa
     assert "task 2" in result["error"]
     assert len(result["tasks"]) == 1
     assert result["summary"]["classifier"]["last_accuracy"] > 0
-
-
-def test_compare_shares_first_tasks_and_gives_paired_differences(cscct: Call, tmp_path: Path) -> None:
-    words = ("compare", "lucir", "lucir+cscct", "icarl", "--seeds", "1,2", *QUICK)
-    done = cscct(*words, "--out", "c")
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("training done before") == 4  # of six runs two train their first task
-    assert "vs lucir" in done.stdout
-    assert "Results: c" in done.stdout
-    assert len(list((tmp_path / "c" / "first-tasks").iterdir())) == 2
-    answer = json.loads((tmp_path / "c" / "compare.json").read_text())
-    rows = {row["method"]: row for row in answer["methods"]}
-    assert list(rows) == ["lucir", "lucir+cscct", "icarl"]
-    assert rows["lucir"]["gain"] is None
-    gain = rows["lucir+cscct"]["gain"]
-    assert gain["low"] < gain["mean"] < gain["high"]
-    with Image.open(tmp_path / "c" / "curves.png") as picture:
-        assert min(picture.size) > 400
-    assert (tmp_path / "c" / "compare.csv").read_text().count("\n") == 4
-
-    alone = cscct("run", "lucir+cscct", "digits", *QUICK, "--seed", "2", "--out", "alone", "--json")
-    shared = json.loads((tmp_path / "c" / "lucir+cscct-seed2" / "result.json").read_text())
-    assert json.loads(alone.stdout)["weights_sha256"] == shared["weights_sha256"]
-
-    repeated = cscct(*words, "--out", "c", "--json")
-    assert json.loads(repeated.stdout) == answer
-    in_processes = cscct(*words, "--out", "p", "--jobs", "2")
-    assert in_processes.returncode == 0, in_processes.stderr
-    assert json.loads((tmp_path / "p" / "compare.json").read_text()) == answer
-
-
-def test_compare_goes_on_when_one_run_fails(cscct: Call, tmp_path: Path) -> None:
-    words = ("compare", "lucir+csc", "lucir", "--seeds", "1", *QUICK, "--set", "loss.csc.weight=1e39", "--out", "c")
-    done = cscct(*words, "--jobs", "2")
-    assert done.returncode == 1
-    assert "1 of 2 runs failed" in done.stderr
-    assert "csc became" in done.stderr
-    assert json.loads((tmp_path / "c" / "lucir-seed1" / "result.json").read_text())["status"] == "finished"
-    assert cscct(*words).returncode == 1  # and again in this process
 
 
 def test_plugin(cscct: Call, tmp_path: Path) -> None:
@@ -222,90 +180,6 @@ def test_a_folder_of_pictures(cscct: Call, tmp_path: Path) -> None:
     assert not (tmp_path / "x").exists()
     skipped = cscct("run", "lucir", "folder", "--data-dir", "pets", *size, "--out", "x", "--skip-bad-images")
     assert skipped.returncode == 0, skipped.stderr
-
-
-STUDY = """
-dataset: digits
-methods: [lucir, lucir+ct]
-seeds: [1]
-set: {train.epochs: 1, data.train_per_class: 20, runtime.threads: 1}
-grid: {memory.per_class: [2, 5]}
-"""
-
-
-def test_sweep_is_planned_run_and_not_repeated(cscct: Call, tmp_path: Path) -> None:
-    (tmp_path / "study.yaml").write_text(STUDY)
-    planned = cscct("sweep", "study.yaml", "--dry-run", "--json")
-    assert planned.returncode == 0, planned.stderr
-    plan = json.loads(planned.stdout)
-    assert [run["state"] for run in plan["runs"]] == ["free"] * 4
-    assert (plan["first_tasks_to_train"], plan["runs_that_share_one"]) == (1, 3)
-    assert not (tmp_path / "runs").exists()
-
-    done = cscct("sweep", "study.yaml", "--jobs", "2")
-    assert done.returncode == 0, done.stderr
-    assert "4 of 4 runs finished" in done.stderr
-    assert "vs lucir" in done.stdout
-    entries = json.loads((tmp_path / "runs" / "study" / "sweep.json").read_text())
-    assert [entry["memory"] for entry in entries] == [2, 5, 2, 5]
-    assert [entry["gain"] is None for entry in entries] == [True, True, False, False]
-    marks = {run: run.stat().st_mtime_ns for run in (tmp_path / "runs" / "study").glob("*/result.json")}
-    keys = {json.loads(run.read_text())["first_task"] for run in marks}
-    assert [path.stem for path in (tmp_path / "runs" / "study" / "first-tasks").iterdir()] == list(keys)
-
-    again = cscct("sweep", "study.yaml")
-    assert again.returncode == 0
-    assert "finished already" in again.stderr
-    assert {run: run.stat().st_mtime_ns for run in marks} == marks
-    after = json.loads(cscct("sweep", "study.yaml", "--dry-run", "--json").stdout)
-    assert (after["finished"], after["seconds_left"]) == (4, 0)
-
-    other = cscct("sweep", "study.yaml", "--set", "train.epochs=2")
-    assert other.returncode == 2
-    assert "already holds another run" in other.stderr
-
-
-def test_a_failed_run_does_not_stop_a_sweep(cscct: Call, tmp_path: Path) -> None:
-    (tmp_path / "study.yaml").write_text(
-        STUDY.replace("memory.per_class: [2, 5]", "loss.cross_entropy.weight: [1, 1e39]")
-    )
-    done = cscct("sweep", "study.yaml", "--out", "s")
-    assert done.returncode == 1
-    assert "2 of 4 runs failed" in done.stderr
-    assert "cross_entropy became" in done.stderr
-    entries = json.loads((tmp_path / "s" / "sweep.json").read_text())
-    assert [entry["seeds"] for entry in entries] == [[1], [], [1], []]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["sweep", "nothing.yaml"], "cannot be read"),
-        (["reproduce", "table9"], "The paper has no 'table9'"),
-        (["reproduce", "table1", "--scale", "tiny"], "There is no scale 'tiny'"),
-        (["reproduce", "table1", "--recipe", "mine", "--dry-run"], "mine"),
-        (["reproduce", "tsne", "--scale", "cpu", "--data-dir", "empty"], "cscct data fetch cifar100"),
-        (["report", "nothing"], "nothing"),
-    ],
-)
-def test_mistakes_with_studies(words: list[str], said: str, cscct: Call, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    done = cscct(*words)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
-    assert done.stderr.startswith("error: ")
-    assert "Traceback" not in done.stderr
-
-
-def test_report_of_a_comparison(cscct: Call, tmp_path: Path) -> None:
-    cscct("compare", "lucir", "lucir+cscct", "--seeds", "1", *QUICK, "--out", "c", "--quiet")
-    done = cscct("report", "c")
-    assert done.returncode == 0, done.stderr
-    page = tmp_path / "c" / "report" / "index.html"
-    assert done.stdout == f"Report: {page.relative_to(tmp_path)}\n"
-    assert "lucir+cscct" in page.read_text()
-    again = cscct("report", "c", "--quiet")  # the report's own folder holds no run
-    assert (again.returncode, again.stdout) == (0, "")
 
 
 def test_reading_data_is_broken_off_when_a_stop_is_asked_for() -> None:

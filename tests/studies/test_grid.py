@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cscct.errors import UserError
-from cscct.studies.grid import cell_name, parse_study, plan_study
+from cscct.studies.grid import group_name, parse_study, plan_comparison, plan_study
 from cscct.studies.plan import PlannedRun
 from cscct.yamltext import parse_override, parse_yaml
 
@@ -34,7 +34,7 @@ grid:
     assert {one.settings.method for one in found} == {"lucir", "lucir+cscct"}
     assert all(one.settings.train.epochs == 20 for one in found)
     assert all(one.settings.memory.herding == "icarl" for one in found)
-    assert found[0].cell == "lucir_protocol-base50-step5_memory.per_class-10"
+    assert found[0].group == "lucir_protocol-base50-step5_memory.per_class-10"
     assert found[0].folder.path == Path("out") / "lucir_protocol-base50-step5_memory.per_class-10_seed1"
 
 
@@ -45,7 +45,7 @@ methods: [lucir, lucir+ct]
 seeds: [3]
 grid: {loss.ct.form: [official, batchmean], loss.ct.weight: [1.5, 6]}
 """)
-    assert found[0].cell == "lucir"
+    assert found[0].group == "lucir"
     assert len(found) == 1 + 4
     assert {one.settings.loss["ct"].form for one in found[1:]} == {"official", "batchmean"}
 
@@ -72,13 +72,13 @@ def test_a_recipe_can_vary() -> None:
 def test_b_and_c_by_their_short_names() -> None:
     found = plan("{dataset: cifar100, methods: [lucir], seeds: [1], set: {C: 5}, grid: {B: [50, 5]}}")
     assert [(one.settings.protocol.base, one.settings.protocol.step) for one in found] == [(50, 5), (5, 5)]
-    assert found[0].cell == "lucir_B-50"
+    assert found[0].group == "lucir_B-50"
 
 
 def test_names_are_for_folders() -> None:
-    assert cell_name("lucir", {"data.order": [3, 1, 2], "finetune": None}) == "lucir_data.order-3-1-2_finetune-None"
-    assert "/" not in cell_name("lucir", {"a": "x/../y"})
-    long = [cell_name("lucir", {"data.order": [*range(100), last]}) for last in (1, 2)]
+    assert group_name("lucir", {"data.order": [3, 1, 2], "finetune": None}) == "lucir_data.order-3-1-2_finetune-None"
+    assert "/" not in group_name("lucir", {"a": "x/../y"})
+    long = [group_name("lucir", {"data.order": [*range(100), last]}) for last in (1, 2)]
     assert long[0] != long[1]
     assert all(len(name) < 140 for name in long)
 
@@ -103,6 +103,53 @@ def test_names_are_for_folders() -> None:
 def test_mistakes(study: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
         plan(study)
+
+
+def test_the_rate_of_the_balanced_stage_follows_its_batch_too() -> None:
+    text = "{dataset: cifar100, methods: [podnet], seeds: [1], set: {finetune.batch_size: 32}, linear_lr: true}"
+    (run,) = plan(text)
+    assert run.settings.finetune is not None
+    assert run.settings.finetune.lr == pytest.approx(0.05 / 4)
+    assert run.settings.train.lr == 0.1
+
+
+def test_a_comparison_is_a_study_without_a_grid() -> None:
+    found = plan_comparison(["lucir", "lucir+csc+ct"], "digits", [1, 3], Path("out"))
+    assert [run.name for run in found] == [
+        "lucir-seed1",
+        "lucir-seed3",
+        "lucir+cscct-seed1",
+        "lucir+cscct-seed3",
+    ]  # as version 0.2 called them
+    assert {run.settings.dataset for run in found} == {"digits"}
+
+
+def test_the_config_of_a_comparison_is_no_override() -> None:
+    config: dict[str, Any] = {
+        "recipe": "printed",
+        "dataset": "cifar100",
+        "method": "podnet",
+        "loss": {"csc": {"weight": 7.0}},
+    }
+    found = plan_comparison(
+        ["lucir", "lucir+csc"], "cifar100", [1], Path("out"), config={**config, "train": {"epochs": 3}}
+    )
+    assert [(run.settings.recipe, run.settings.dataset, run.settings.train.epochs) for run in found] == [
+        ("printed", "cifar100", 3)
+    ] * 2
+    assert [run.settings.method for run in found] == ["lucir", "lucir+csc"]
+    assert found[1].settings.loss["csc"].weight == 7.0
+    stronger = {"train": {"epochs": 4}}
+    del config["recipe"]
+    methods = ["lucir", "lucir+csc"]
+    (first, *_) = plan_comparison(methods, "digits", [1], Path("out"), config=config, overrides=[stronger])
+    assert (first.settings.dataset, first.settings.train.epochs) == ("digits", 4)
+
+
+@pytest.mark.parametrize("methods", [["lucir"], ["lucir", "lucir"], ["lucir+csc+ct", "lucir+cscct"], []])
+def test_a_comparison_needs_two_methods(methods: list[str]) -> None:
+    with pytest.raises(UserError, match=r"two or more methods.*`cscct run "):
+        plan_comparison(methods, "digits", [1], Path("out"))
 
 
 def test_overrides_reach_every_run() -> None:

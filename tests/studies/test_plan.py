@@ -9,24 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from conftest import run_quietly, settings_for
-from cscct.runs.folder import RunFolder
-from cscct.studies.estimate import seconds
-from cscct.studies.plan import PlannedRun, as_json, completed, summarize_plan
-
-QUICK = ("train.epochs=1", "data.train_per_class=20")
-
-
-def planned(folder: Path, method: str, seed: int, *sets: str) -> PlannedRun:
-    settings = settings_for(method, "digits", *QUICK, *sets, f"seed={seed}")
-    return completed(PlannedRun(method, settings, RunFolder(folder / f"{method}_seed{seed}")), 10, 1)
+from conftest import run_quietly
+from cscct.errors import UserError
+from cscct.studies.datasets import DatasetCache
+from cscct.studies.grid import Study, plan_study
+from cscct.studies.plan import as_json, complete_plan, summarize_plan
+from planning import QUICK, small_plan
 
 
 def test_counts_states_and_shared_first_tasks(tmp_path: Path) -> None:
-    plan = [planned(tmp_path, method, seed) for method in ("lucir", "lucir+cscct", "icarl") for seed in (1, 2)]
+    plan = small_plan(tmp_path, "lucir", "lucir+cscct", "icarl", seeds=(1, 2))
     before = summarize_plan(plan, 1)
     assert (before.first_tasks, before.shared, before.count("free")) == (2, 4, 6)  # iCaRL's first task is LUCIR's
-    run_quietly(tmp_path / "lucir_seed1", "lucir", *QUICK)
+    run_quietly(tmp_path / "lucir-seed1", "lucir", *QUICK)
     after = summarize_plan(plan, 2)
     assert (after.count("finished"), after.count("free")) == (1, 5)
     assert (after.first_tasks, after.shared) == (1, 4)
@@ -39,34 +34,48 @@ def test_counts_states_and_shared_first_tasks(tmp_path: Path) -> None:
 
 
 def test_other_threads_do_not_make_another_run(tmp_path: Path) -> None:
-    run_quietly(tmp_path / "lucir_seed1", "lucir", *QUICK)
-    state, one = planned(tmp_path, "lucir", 1, "runtime.threads=2").taken_up()
-    assert (state, one.settings.runtime.threads) == ("finished", 1)
+    run_quietly(tmp_path / "lucir-seed1", "lucir", *QUICK)
+    (run,) = small_plan(tmp_path, "lucir", sets=["runtime.threads=2"])
+    assert (run.state(), run.settings.runtime.threads) == ("finished", 1)
 
 
-def test_estimates_grow_with_the_work() -> None:
-    def total(*sets: str, method: str = "lucir", dataset: str = "cifar100") -> float:
-        found = seconds(settings_for(method, dataset, "runtime.threads=1", *sets))
-        assert found is not None
-        return sum(found)
-
-    whole = total()
-    assert total("train.epochs=80") == pytest.approx(whole / 2, rel=0.03)
-    assert total("data.train_per_class=250", "memory.per_class=10") == pytest.approx(whole / 2, rel=0.03)
-    assert total("network.depth=8") < whole / 4
-    assert total("protocol.step=1") > whole
-    assert total("runtime.threads=2") == pytest.approx(whole / 2)
-    assert total(method="podnet") > whole
-    assert total(dataset="imagenet-subset") > 20 * whole
-    assert seconds(settings_for("lucir", "folder")) is None
+def test_another_precision_makes_another_run(tmp_path: Path) -> None:
+    """Under its old name too; a sweep with another precision must not return the old results."""
+    run_quietly(tmp_path / "lucir-seed1", "lucir", *QUICK)
+    for name in ("numerics.precision", "runtime.precision"):
+        with pytest.raises(UserError, match="already holds another run"):
+            small_plan(tmp_path, "lucir", sets=[f"{name}=bf16-mixed"])
 
 
-def test_multiplications_are_those_of_the_networks() -> None:
-    """Of ResNet-32 at 32 pixels 69 million, of ResNet-18 at 224 pixels 1.8 thousand million."""
-    from cscct.studies.estimate import _multiplications
+def test_no_estimate_is_made_for_gpus(tmp_path: Path) -> None:
+    plan = small_plan(tmp_path, "lucir", "podnet", sets=["runtime.device=cuda"])
+    assert summarize_plan(plan, 1).seconds is None
+    assert summarize_plan(plan, 1).on_gpu
+    plan[0].begin()
+    plan[0].folder.write_result({"status": "finished", "tasks": [{"seconds": 3.0}] * 4})
+    after = summarize_plan(plan, 1)  # what a run took there tells
+    assert after.measured
+    assert after.seconds is not None
 
-    assert _multiplications(settings_for("lucir", "cifar100"), 32) == pytest.approx(69e6, rel=0.02)
-    assert _multiplications(settings_for("lucir", "imagenet-subset"), 224) == pytest.approx(1.8e9, rel=0.06)
+
+def test_starting_many_small_runs_takes_time(tmp_path: Path) -> None:
+    """Of 16 runs on digits most of the time is not spent on multiplications."""
+    found = summarize_plan(small_plan(tmp_path, "lucir", "lucir+cscct", seeds=range(8)), 1)
+    assert found.seconds is not None
+    assert found.seconds > 16
+
+
+def test_a_plan_with_a_folder_of_images_reads_none_of_them(tmp_path: Path) -> None:
+    for name in ("ant", "bee", "cat"):
+        (tmp_path / "pets" / "train" / name).mkdir(parents=True)
+        (tmp_path / "pets" / "train" / name / "1.jpg").write_text("not decoded")
+    (run,) = plan_study(Study(dataset="folder", methods=["lucir"], seeds=[1]), tmp_path / "out")
+    datasets = DatasetCache(tmp_path / "pets", print)
+    (complete,) = complete_plan([run], datasets, 1)
+    assert (complete.settings.protocol.base, complete.settings.protocol.step) == (2, 1)
+    datasets.check(complete.settings)
+    with pytest.raises(UserError, match="nowhere is not a folder"):
+        DatasetCache(tmp_path / "nowhere", print).check(run.settings)
 
 
 NO_TORCH = """

@@ -4,18 +4,35 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from conftest import without_timings
+from conftest import run_quietly, settings_for, without_timings
 from cscct.errors import UserError
 from cscct.runs.first_tasks import FirstTaskCache
-from cscct.studies.processes import ProcessExecutor
-from cscct.studies.ray import RayExecutor, carry_out
-from cscct.studies.scheduler import StudyStatus, run_study
-from studies.test_scheduler import jobs
+from cscct.studies.datasets import DatasetCache
+from cscct.studies.execution import ExecutionOptions
+from cscct.studies.ray import RayExecutor, work_on_node
+from cscct.studies.scheduler import Scheduler, StudyStatus
+from cscct.studies.worker import WorkOrder
+from planning import QUICK, small_plan
+
+
+def executor(folder: Path) -> RayExecutor:
+    return RayExecutor(ExecutionOptions(jobs=2, ray=True), DatasetCache(None, print), FirstTaskCache(folder / "first"))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[RayExecutor]:
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'cscct[ray]'")
+    with executor(tmp_path) as found:
+        yield found
 
 
 def worker_of(folder: Path) -> int | None:
@@ -23,49 +40,90 @@ def worker_of(folder: Path) -> int | None:
     lock = folder / ".lock"
     if not lock.is_file() or not (folder / "tasks" / "000.safetensors").is_file():
         return None
-    words = lock.read_text().split()
-    return next((int(word) for word in words if word.isdigit()), None)
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[RayExecutor]:
-    pytest.importorskip("ray", reason="Ray is not installed: pip install 'cscct[ray]'")
-    with RayExecutor(None, FirstTaskCache(tmp_path / "ray-first"), None, slots=2) as found:
-        yield found
+    return next((int(word) for word in lock.read_text().split() if word.isdigit()), None)
 
 
 def test_a_sweep_that_loses_a_worker_ends_with_the_numbers_of_a_local_one(cluster: RayExecutor, tmp_path: Path) -> None:
-    killed: list[int] = []
-    victim = tmp_path / "ray" / "lucir+cscct-1"
+    killed, warnings = list[int](), list[str]()
+    plan = small_plan(tmp_path / "ray", "lucir", "lucir+cscct", sets=["train.epochs=4", "memory.per_class=30"])
 
     def watch(status: StudyStatus, changed: str | None) -> None:
-        pid = worker_of(victim) if not killed and status.states["lucir+cscct-1"] == "running" else None
+        pid = worker_of(plan[1].folder.path) if not killed and status.states[plan[1].name] == "running" else None
         if pid is not None:
             os.kill(pid, signal.SIGKILL)
             killed.append(pid)
 
-    more = ["train.epochs=4"]
-    there = jobs(tmp_path / "ray", "lucir", "lucir+cscct", sets=more)
-    status = run_study(there, cluster, cluster.first_tasks, watch, lambda: False)
+    status = Scheduler(plan, cluster, watch, warnings.append, lambda: False).run()
     assert killed
     assert killed[0] != os.getpid()
     assert set(status.states.values()) == {"finished"}, status
-    assert status.attempts == {"lucir-1": 1, "lucir+cscct-1": 2}
+    assert status.attempts == {"lucir-seed1": 1, "lucir+cscct-seed1": 2}
+    assert warnings == ["lucir-seed1: " + warnings[0].partition(": ")[2]]
+    assert "The memory holds 30 exemplars a class" in warnings[0]
+    for run in plan:
+        sets = ("train.epochs=4", "memory.per_class=30")
+        alone = run_quietly(tmp_path / "local" / run.name, run.settings.method, *QUICK, *sets)
+        assert without_timings(run.folder.result()) == without_timings(alone)
 
-    first = FirstTaskCache(tmp_path / "local-first")
-    here = jobs(tmp_path / "local", "lucir", "lucir+cscct", sets=more)
-    run_study(here, ProcessExecutor(1, first), first, lambda *_: None, lambda: False)
-    for one, other in zip(there, here, strict=True):
-        assert without_timings(one.folder.result()) == without_timings(other.folder.result())
+
+def test_a_worker_that_is_cancelled_writes_a_checkpoint(cluster: RayExecutor, tmp_path: Path) -> None:
+    (run,) = small_plan(tmp_path / "ray", "lucir", sets=["train.epochs=10000", "checkpoint.minutes=60"])
+    run.begin()
+    handle = cluster.start(run)
+    while not (run.folder.path / "metrics.jsonl").is_file():
+        assert handle.ended() is None
+        time.sleep(0.05)
+    handle.ask_to_stop()
+    handle.wait()
+    outcome = handle.ended()
+    assert outcome is not None
+    assert outcome.how == "stopped"
+    assert any((run.folder.path / "checkpoints").glob("*.json"))
+
+
+class PretendedRay(SimpleNamespace):
+    """A cluster with or without GPUs, which carries out nothing."""
+
+    def __init__(self, gpus: int):
+        super().__init__(started=[], is_initialized=lambda: True, shutdown=lambda: None)
+        self.cluster_resources = lambda: {"CPU": 4.0, "GPU": float(gpus)}
+
+    def remote(self, **options: Any) -> Any:
+        self.started.append(options)
+        return lambda function: SimpleNamespace(remote=lambda order: (function, order))
+
+
+@pytest.mark.parametrize(("gpus", "device", "wanted"), [(2, "auto", 1), (2, "cuda", 1), (2, "cpu", 0), (0, "auto", 0)])
+def test_the_device_is_left_to_the_worker(
+    gpus: int, device: str, wanted: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """This machine has no GPU; nodes of the cluster may."""
+    ray = PretendedRay(gpus)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    place = executor(tmp_path)
+    (run,) = small_plan(tmp_path, "lucir", sets=[f"runtime.device={device}"])
+    place.check(run.settings)
+    run.begin()
+    place.start(run)
+    assert ray.started[0]["num_gpus"] == wanted
+    assert run.folder.settings().runtime.device == device
+
+
+def test_a_cluster_without_gpus_refuses_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "ray", PretendedRay(0))
+    with pytest.raises(UserError, match="cluster has no GPU"):
+        executor(tmp_path).check(settings_for("lucir", "digits", "runtime.device=cuda"))
 
 
 def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"pip install 'cscct\[ray\]'"):
-        RayExecutor(None, FirstTaskCache(tmp_path), None)
+        executor(tmp_path)
 
 
 def test_a_workers_failure_is_a_sentence(tmp_path: Path) -> None:
-    (job,) = jobs(tmp_path, "lucir", sets=["loss.cross_entropy.weight=1e39"])
-    job.folder.create(job.settings)
-    assert "cross_entropy became" in carry_out(str(job.folder.path), str(tmp_path / "first"), None, [])
+    (run,) = small_plan(tmp_path, "lucir", sets=["loss.cross_entropy.weight=1e39"])
+    run.begin()
+    outcome = work_on_node(WorkOrder(str(run.folder.path), str(tmp_path / "first")))
+    assert outcome.how == "failed"
+    assert "cross_entropy became" in outcome.words

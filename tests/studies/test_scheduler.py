@@ -1,65 +1,54 @@
-"""Many runs at a time: retries, failures, shared first tasks."""
+"""Which run is started when: retries, failures, shared first tasks, runs that another process holds."""
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from conftest import run_quietly, settings_for, without_timings
-from cscct.errors import Interrupted
-from cscct.runs.first_tasks import FirstTaskCache
-from cscct.runs.folder import RunFolder
-from cscct.studies.processes import ProcessExecutor
-from cscct.studies.scheduler import DatasetCache, Job, Outcome, StudyStatus, run_study
+from cscct.errors import Interrupted, RunFailed, UserError
+from cscct.runs.files import locked
+from cscct.studies.plan import PlannedRun
+from cscct.studies.scheduler import Executor, Scheduler, StudyStatus
+from cscct.studies.worker import Outcome
+from planning import small_plan
 
-QUICK = ("train.epochs=1", "data.train_per_class=20", "runtime.threads=1", "checkpoint.minutes=0")
-
-
-def jobs(folder: Path, *methods: str, sets: Sequence[str] = (), seeds: Sequence[int] = (1,)) -> list[Job]:
-    datasets = DatasetCache(None, print)
-    return [
-        datasets.job(
-            settings_for(method, "digits", *QUICK, *sets, f"seed={seed}"), RunFolder(folder / f"{method}-{seed}")
-        )
-        for method in methods
-        for seed in seeds
-    ]
+POLLS = 9  # of a run before it ends
 
 
 class Script:
-    """A place where runs go as they are told to: each `start` takes the next ending of that run."""
+    """An executor of runs that end as they are told to: each `start` takes the next ending of that run."""
 
-    def __init__(self, slots: int, endings: dict[str, list[str]], first_tasks: FirstTaskCache):
-        self.slots, self.endings, self.first_tasks = slots, endings, first_tasks
+    def __init__(self, slots: int, endings: dict[str, list[Outcome]] | None = None):
+        self.slots, self.endings = slots, endings or {}
         self.started: list[str] = []
-        self.most = 0
-        self.running = 0
         self.stopped: list[str] = []
+        self.most = self.running = 0
 
-    def start(self, job: Job) -> Acted:
-        self.started.append(job.name)
+    def check(self, settings: object) -> None: ...
+
+    def start(self, run: PlannedRun) -> Acted:
+        self.started.append(run.name)
         self.running += 1
         self.most = max(self.most, self.running)
-        return Acted(self, job, self.endings.get(job.name, ["finished"]).pop(0))
+        return Acted(self, run, self.endings.get(run.name, [Outcome("finished")]).pop(0))
 
 
 class Acted:
-    def __init__(self, place: Script, job: Job, how: str):
-        self.place, self.job, self.how, self.polls = place, job, how, 0
+    def __init__(self, place: Script, run: PlannedRun, outcome: Outcome):
+        self.place, self.run, self.outcome, self.polls = place, run, outcome, 0
 
     def ended(self) -> Outcome | None:
         self.polls += 1
-        if self.polls < 3:
+        if self.polls < POLLS:
             return None
         self.place.running -= 1
-        return Outcome(self.how, "as told")  # type: ignore[arg-type]
+        return self.outcome
 
     def ask_to_stop(self) -> None:
-        self.place.stopped.append(self.job.name)
+        self.place.stopped.append(self.run.name)
+        self.polls = POLLS
 
     def wait(self) -> None: ...
 
@@ -69,89 +58,112 @@ class Acted:
 def ignore(status: StudyStatus, changed: str | None) -> None: ...
 
 
+def schedule(
+    plan: list[PlannedRun],
+    place: Executor,
+    *,
+    watch: Callable[[StudyStatus, str | None], None] = ignore,
+    stop: Callable[[], bool] = lambda: False,
+    warn: Callable[[str], None] = print,
+) -> StudyStatus:
+    return Scheduler(plan, place, watch, warn, stop).run()
+
+
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cscct.runs.many.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("cscct.studies.scheduler.POLL_SECONDS", 0.005)
 
 
-def test_what_dies_is_taken_up_again_and_what_fails_is_not(tmp_path: Path) -> None:
-    first = FirstTaskCache(tmp_path / "first")
-    plan = jobs(tmp_path, "lucir", "icarl", "podnet", "replay", seeds=(1,))
-    place = Script(
-        4,
-        {"lucir-1": ["died", "died", "finished"], "icarl-1": ["failed"], "podnet-1": ["died", "died", "died", "died"]},
-        first,
-    )
-    status = run_study(plan, place, first, ignore, lambda: False, retries=2)
-    assert status.states == {"lucir-1": "finished", "icarl-1": "failed", "podnet-1": "failed", "replay-1": "finished"}
-    assert status.attempts == {"lucir-1": 3, "icarl-1": 1, "podnet-1": 3, "replay-1": 1}
-    assert status.failures() == ["icarl-1: as told", "podnet-1: as told"]
+def test_what_dies_is_started_again_and_what_fails_is_not(tmp_path: Path) -> None:
+    died, failed = Outcome("died", "as told"), Outcome("failed", "as told")
+    endings = {
+        "lucir-seed1": [died, died, Outcome("finished")],
+        "icarl-seed1": [failed],
+        "podnet-seed1": [died, died, died, died],
+    }
+    status = schedule(small_plan(tmp_path, "lucir", "icarl", "podnet", "replay"), Script(4, endings))
+    assert status.states == {
+        "lucir-seed1": "finished",
+        "icarl-seed1": "failed",
+        "podnet-seed1": "failed",
+        "replay-seed1": "finished",
+    }
+    assert status.attempts == {"lucir-seed1": 3, "icarl-seed1": 1, "podnet-seed1": 3, "replay-seed1": 1}
+    assert status.failures() == ["icarl-seed1: as told", "podnet-seed1: as told"]
+    with pytest.raises(RunFailed, match=r"2 of 4 runs failed. as told"):
+        status.raise_for_failures()
+
+
+def test_a_mistake_stays_a_mistake(tmp_path: Path) -> None:
+    plan = small_plan(tmp_path, "lucir", "podnet")
+    refused = {run.name: [Outcome("refused", "The data is not there.")] for run in plan}
+    with pytest.raises(UserError, match=r"2 of 2 runs failed. The data is not there.$"):
+        schedule(plan, Script(1, refused)).raise_for_failures()
 
 
 def test_no_more_at_a_time_than_there_are_slots(tmp_path: Path) -> None:
-    first = FirstTaskCache(tmp_path / "first")
-    place = Script(2, {}, first)
-    run_study(jobs(tmp_path, "lucir", "podnet", seeds=(1, 2, 3)), place, first, ignore, lambda: False)
+    place = Script(2)
+    schedule(small_plan(tmp_path, "lucir", "podnet", seeds=(1, 2, 3)), place)
     assert place.most == 2
     assert len(place.started) == 6
 
 
 def test_a_run_waits_for_the_first_task_that_it_can_share(tmp_path: Path) -> None:
-    first = FirstTaskCache(tmp_path / "first")
-    place = Script(4, {}, first)
-    plan = jobs(tmp_path, "lucir", "lucir+cscct", "podnet")
+    plan = small_plan(tmp_path, "lucir", "lucir+cscct", "podnet")
     assert plan[0].first_task == plan[1].first_task != plan[2].first_task
-    run_study(plan, place, first, ignore, lambda: False)
-    assert place.started == ["lucir-1", "podnet-1", "lucir+cscct-1"]
+    place = Script(4)
+    schedule(plan, place)
+    assert place.started == ["lucir-seed1", "podnet-seed1", "lucir+cscct-seed1"]
+
+
+def test_a_first_task_that_is_done_is_not_waited_for(tmp_path: Path) -> None:
+    plan = small_plan(tmp_path, "lucir", "lucir+cscct", "icarl")
+    plan[0].begin()
+    plan[0].folder.write_result({"status": "running", "tasks": [{}]})
+    place = Script(4)
+    schedule(plan, place)
+    assert place.most == 3
 
 
 def test_a_stop_is_passed_on(tmp_path: Path) -> None:
-    first = FirstTaskCache(tmp_path / "first")
-    place = Script(2, {}, first)
-    with pytest.raises(Interrupted, match="same command goes on"):
-        run_study(jobs(tmp_path, "lucir", "podnet", "replay"), place, first, ignore, lambda: len(place.started) > 1)
-    assert place.stopped == ["lucir-1", "podnet-1"]
+    plan = small_plan(tmp_path, "lucir", "podnet", "replay")
+    place = Script(2, {run.name: [Outcome("stopped")] for run in plan})
+    with pytest.raises(Interrupted, match=r"^Stopped after checkpoints. The same command with --out .* goes on"):
+        schedule(plan, place, stop=lambda: len(place.started) > 1)
+    assert place.stopped == ["lucir-seed1", "podnet-seed1"]
 
 
-class Killer:
-    """Kills the first process of a run as soon as it has written a checkpoint."""
-
-    def __init__(self, place: ProcessExecutor):
-        self.place, self.slots = place, place.slots
-        self.killed: list[int] = []
-
-    def start(self, job: Job) -> Watched:
-        return Watched(self.place.start(job), job, self.killed)
+def test_a_stop_without_checkpoints_is_not_told_as_one_with_them(tmp_path: Path) -> None:
+    plan = small_plan(tmp_path, "lucir", "podnet")
+    place = Script(2, {"lucir-seed1": [Outcome("died", "cancelled")], "podnet-seed1": [Outcome("stopped")]})
+    with pytest.raises(Interrupted, match="1 of 2 runs did not write a checkpoint"):
+        schedule(plan, place, stop=lambda: len(place.started) > 1)
 
 
-class Watched:
-    def __init__(self, handle: object, job: Job, killed: list[int]):
-        self.handle, self.job, self.killed = handle, job, killed
-        self.wait: Callable[[], None] = handle.wait  # type: ignore[attr-defined]
-        self.kill = self.ask_to_stop = handle.kill  # type: ignore[attr-defined]
-
-    def ended(self) -> Outcome | None:
-        folder = self.job.folder.path / "checkpoints"
-        if not self.killed and folder.is_dir() and any(folder.glob("*.json")):
-            pid = self.handle.process.pid  # type: ignore[attr-defined]
-            os.kill(pid, signal.SIGKILL)
-            self.killed.append(pid)
-        found: Outcome | None = self.handle.ended()  # type: ignore[attr-defined]
-        return found
+def test_warnings_of_runs_are_passed_on_once(tmp_path: Path) -> None:
+    plan = small_plan(tmp_path, "lucir", "podnet")
+    heard: list[str] = []
+    endings = {run.name: [Outcome("finished", "", ("The memory is large.",))] for run in plan}
+    schedule(plan, Script(2, endings), warn=heard.append)
+    assert heard == ["lucir-seed1: The memory is large."]
 
 
-def test_processes_with_one_killed_and_one_that_fails(tmp_path: Path) -> None:
-    first = FirstTaskCache(tmp_path / "first")
-    good = jobs(tmp_path / "many", "lucir", "lucir+cscct")
-    bad = jobs(tmp_path / "many", "podnet", sets=["loss.nca.weight=1e39"])
-    killer = Killer(ProcessExecutor(2, first))
-    status = run_study([*bad, *good], killer, first, ignore, lambda: False)
-    assert len(killer.killed) == 1
-    assert status.states == {"podnet-1": "failed", "lucir-1": "finished", "lucir+cscct-1": "finished"}
-    assert "became" in status.words["podnet-1"]
-    assert sum(status.attempts.values()) == 4
-    for job in good:
-        alone = run_quietly(tmp_path / "alone" / job.settings.method, job.settings.method, *QUICK)
-        assert without_timings(job.folder.result()) == without_timings(alone)
-    again = run_study(good, Script(1, {}, first), first, ignore, lambda: False)
-    assert again.attempts == {}
+def test_a_run_that_another_process_works_on_is_waited_for(tmp_path: Path) -> None:
+    plan = small_plan(tmp_path, "lucir", "podnet")
+    plan[0].begin()
+    place, held = Script(2), list[str]()
+    hold = locked(plan[0].folder.path)
+    hold.__enter__()
+
+    def watch(status: StudyStatus, changed: str | None) -> None:
+        if changed == plan[0].name and status.states[changed] == "held":
+            held.append(status.words[changed])
+        if held and status.states["podnet-seed1"] == "finished" and (plan[0].folder.path / ".lock").exists():
+            plan[0].folder.write_result({"status": "finished", "tasks": []})
+            hold.__exit__(None, None, None)
+
+    status = schedule(plan, place, watch=watch)
+    assert len(held) == 1
+    assert "is being worked on by process" in held[0]
+    assert place.started == ["podnet-seed1"]  # the other process has done it all
+    assert set(status.states.values()) == {"finished"}

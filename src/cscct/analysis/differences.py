@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .load import Group, Run
+from .groups import Group
+from .load import Run
 from .settings import EXPERIMENT, differing, protocol, show
 
 NAMED = 6  # of more groups than this only the number is told

@@ -1,10 +1,10 @@
-"""From folders to runs, and from runs to groups that differ by seed alone. Only stored files are read."""
+"""Stored runs: found in folders, read and checked. Only stored files are read."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,10 @@ from safetensors import SafetensorError
 from ..config import Settings
 from ..config.layers import merge, with_new_names
 from ..errors import UserError
-from ..methods import EXTRAS
-from ..metrics import cumulative
+from ..metrics import Summary, cumulative
 from ..runs.folder import CONFIG, METRICS, RESULT, RunFolder
 from ..yamltext import Raw, read_config
-from .settings import EXPERIMENT, Flat, effective, label_groups
-from .statistics import METRICS as METRIC_NAMES
+from .settings import effective
 
 Array = npt.NDArray[Any]
 DEPTH = 2  # a comparison holds its runs one level down, a sweep of comparisons two
@@ -32,6 +30,8 @@ class Missing(Exception):
 
 @dataclass(frozen=True)
 class Run:
+    """A run as its folder holds it."""
+
     path: Path
     settings: dict[str, Any]  # as in config.yaml
     result: dict[str, Any]
@@ -125,47 +125,6 @@ class Run:
         return records
 
 
-@dataclass(frozen=True)
-class Group:
-    """Runs that differ by seed alone, and have come equally far."""
-
-    label: str
-    runs: tuple[Run, ...]  # by seed
-    effective: Flat = field(repr=False)
-
-    @property
-    def method(self) -> str:
-        return self.runs[0].method
-
-    @property
-    def base(self) -> str:
-        return self.runs[0].base
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        return tuple(run.seed for run in self.runs)
-
-    @property
-    def complete(self) -> bool:
-        """All tasks are done."""
-        return len(self.runs[0].sizes) == self.runs[0].planned
-
-    @cached_property
-    def comparable(self) -> tuple[Run, ...]:
-        """The runs whose classes can be averaged one by one: all if they share the class order, else the first."""
-        same = all(run.classes == self.runs[0].classes for run in self.runs)
-        return self.runs if same else self.runs[:1]
-
-    @property
-    def averaging(self) -> str:
-        """What a figure with classes in it shows, for its caption."""
-        if len(self.runs) == 1:
-            return f"Seed {self.seeds[0]}."
-        if len(self.comparable) == 1:
-            return f"Seed {self.seeds[0]} only: the class order differs between the seeds."
-        return f"Mean over {len(self.runs)} seeds."
-
-
 def find_runs(paths: Sequence[Path]) -> list[Path]:
     """Run folders; a folder that holds several, up to two levels down, stands for all of them."""
     found: dict[Path, Path] = {}
@@ -192,9 +151,10 @@ def _runs_in(folder: Path, depth: int) -> list[Path]:
 
 
 def read_runs(paths: Sequence[Path], warn: Callable[[str], None]) -> list[Run]:
+    """The runs in these folders, each once; those without a finished task are left out with a warning."""
     runs: dict[str, Run] = {}
     for path in paths:
-        run = _read(path)
+        run = read_run(path)
         if not run.sizes:
             warn(f"{path} is left out: no task of it is done yet.")
             continue
@@ -209,7 +169,8 @@ def read_runs(paths: Sequence[Path], warn: Callable[[str], None]) -> list[Run]:
     return list(runs.values())
 
 
-def _read(path: Path) -> Run:
+def read_run(path: Path) -> Run:
+    """The run in a folder; one whose files do not fit together is refused."""
     folder = RunFolder(path)
     settings = stored_settings(path)
     file = path / RESULT
@@ -241,41 +202,6 @@ def _check(run: Run) -> None:
         raise ValueError("tasks and accuracies do not fit together")
     if len(set(run.classes)) != len(run.classes):
         raise ValueError("a class name stands twice")
-    if not all(isinstance(run.summary[name], float | int | None) for name in METRIC_NAMES):
+    if not all(isinstance(run.summary[name], float | int | None) for name in Summary.__annotations__):
         raise ValueError("the summary holds something that is not a number")
     _ = run.method, run.seed, run.finished
-
-
-def group_runs(runs: Sequence[Run]) -> list[Group]:
-    """Groups in the order in which they were given, but those of one experiment together and additions after their
-    base; within a group, by seed."""
-    found: dict[str, list[Run]] = {}
-    experiments, families = (list(dict.fromkeys(map(of, runs))) for of in (_experiment, lambda run: run.base))
-
-    def place(run: Run) -> tuple[int, ...]:
-        order = experiments.index(_experiment(run)), families.index(run.base)
-        return (*order, _rank(run.method), bool(_state(run)))
-
-    for run in sorted(runs, key=place):
-        found.setdefault(json.dumps([effective(run.settings), run.sizes], sort_keys=True), []).append(run)
-    settings = [effective(members[0].settings) for members in found.values()]
-    labels = label_groups(settings, [_state(members[0]) for members in found.values()])
-    return [
-        Group(label, tuple(sorted(members, key=lambda run: run.seed)), flat)
-        for label, members, flat in zip(labels, found.values(), settings, strict=True)
-    ]
-
-
-def _experiment(run: Run) -> str:
-    flat = effective(run.settings)
-    return json.dumps([flat.get(name) for name in EXPERIMENT])
-
-
-def _rank(method: str) -> int:
-    """The base first, then its additions in the order of the paper."""
-    added = method.partition("+")[2]
-    return ["", *EXTRAS].index(added) if added in EXTRAS else 0
-
-
-def _state(run: Run) -> str:
-    return "" if len(run.sizes) == run.planned else f"{len(run.sizes)} of {run.planned} tasks"

@@ -1,71 +1,15 @@
-"""The numbers behind the tables and figures. Pure functions of runs; percent throughout."""
+"""The numbers behind the figures: curves, matrices, forgetting, confusion. Functions of runs; percent throughout."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from .load import Array, Group, Missing, Run
-from .statistics import METRICS, Difference, Spread, paired, spread
-
-ADDITIONS = ("method", "loss.csc.", "loss.ct.")  # in which a method with +csc, +ct or +cscct differs from its base
-
-
-@dataclass(frozen=True)
-class SummaryRow:
-    group: Group
-    metrics: dict[str, Spread | None]
-    gain: Difference | None  # in average incremental accuracy
-    pairs: int  # seeds that both have
-
-
-def summarise(groups: Sequence[Group]) -> list[SummaryRow]:
-    rows = []
-    for group in groups:
-        base = base_of(group, groups)
-        gain, pairs = _gain(group, base) if base else (None, 0)
-        metrics = {name: spread_over_seeds(group, name, group.runs[0].headline) for name in METRICS}
-        rows.append(SummaryRow(group, metrics, gain, pairs))
-    return rows
-
-
-def spread_over_seeds(group: Group, metric: str, head: str) -> Spread | None:
-    """Of a metric with one prediction (`classifier` or `nme`); None where some run has no finite value."""
-    values = [run.result["summary"].get(head, {}).get(metric) for run in group.runs]
-    known = [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
-    return spread(known) if len(known) == len(values) else None
-
-
-def base_of(group: Group, groups: Sequence[Group]) -> Group | None:
-    """The group that lacks the additions and differs in nothing else."""
-    if group.method == group.base:
-        return None
-    for other in groups:
-        if other.method == group.base and _rest(other) == _rest(group) and other.runs[0].sizes == group.runs[0].sizes:
-            return other
-    return None
-
-
-def _rest(group: Group) -> dict[str, Any]:
-    return {name: value for name, value in group.effective.items() if not name.startswith(ADDITIONS)}
-
-
-def _gain(group: Group, base: Group) -> tuple[Difference | None, int]:
-    by_seed = {run.seed: run for run in base.runs}
-    pairs = [(_average(run), _average(by_seed[run.seed])) for run in group.runs if run.seed in by_seed]
-    if not pairs or not np.isfinite(pairs).all():
-        return None, 0
-    ours, theirs = zip(*pairs, strict=True)
-    return paired(ours, theirs, base.label), len(pairs)
-
-
-def _average(run: Run) -> float:
-    value = run.summary[METRICS[0]]
-    return math.nan if value is None else value
+from .groups import Group
+from .load import Array, Missing, Run
+from .statistics import Spread, spread
 
 
 def mean_and_sd(rows: Sequence[Sequence[float] | Array]) -> tuple[Array, Array]:
@@ -73,6 +17,30 @@ def mean_and_sd(rows: Sequence[Sequence[float] | Array]) -> tuple[Array, Array]:
     stacked = np.asarray(rows, dtype=float)
     sd = stacked.std(axis=0, ddof=1) if len(stacked) > 1 else np.zeros(stacked.shape[1:])
     return stacked.mean(axis=0), sd
+
+
+@dataclass(frozen=True)
+class AccuracyCurve:
+    """Accuracy on all classes seen after each task, over the seeds of a group."""
+
+    label: str
+    seen: list[int]  # classes, after each task
+    mean: Array
+    sd: Array | None  # None with one seed
+    seeds: int
+
+    def points(self) -> list[tuple[int, float, float | None]]:
+        """Classes seen, mean and standard deviation after each task, for a table."""
+        deviations = [None] * len(self.seen) if self.sd is None else self.sd.tolist()
+        return list(zip(self.seen, self.mean.tolist(), deviations, strict=True))
+
+
+def accuracy_curve(runs: Sequence[Run], label: str) -> AccuracyCurve:
+    """runs: of one group, one for each seed."""
+    mean, sd = mean_and_sd([run.curve for run in runs])
+    name = f"{label} (nearest mean)" if runs[0].headline == "nme" else label
+    seen = np.cumsum(runs[0].sizes).tolist()
+    return AccuracyCurve(name, seen, mean, sd if len(runs) > 1 else None, len(runs))
 
 
 def accuracy_matrix(run: Run) -> Array:

@@ -63,6 +63,15 @@ def show(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def distinguishing(settings: Sequence[Flat]) -> list[str]:
+    """Settings that tell groups apart beside their methods: those that make another experiment, and those in which
+    groups of the same method differ."""
+    found = [name for name in differing(settings) if name in EXPERIMENT]
+    for method in dict.fromkeys(flat["method"] for flat in settings):
+        found += differing([flat for flat in settings if flat["method"] == method])
+    return list(dict.fromkeys(found))
+
+
 def label_groups(settings: Sequence[Flat], states: Sequence[str]) -> list[str]:
     """A distinct label for each group: its method, the settings that tell it from other groups, how far it has come.
 
@@ -145,6 +154,7 @@ def protocol(settings: Mapping[str, Any], tasks: int) -> dict[str, str]:
         "Augmentation": _augmentation(transform),
         "Losses": "; ".join(_term(name, term) for name, term in loss.items()),
         "Forms": ", ".join([*forms, f"herding {memory['herding']}"]),
+        "Precision": _precision(settings["numerics"]),
         "Recipe": settings["recipe"],
         "Training": _stage(settings["train"]),
         "Fine-tuning": _stage(settings["finetune"]) if settings["finetune"] else "none",
@@ -158,6 +168,13 @@ def _augmentation(transform: Mapping[str, Any]) -> str:
     flip = "horizontal flip" if transform["flip"] else ""
     light = f"brightness ± {transform['brightness']:.3g}" if transform["brightness"] else ""
     return ", ".join(filter(None, (crop, flip, light))) or "none"
+
+
+def _precision(numerics: Mapping[str, Any]) -> str:
+    kept = [numerics["precision"]]
+    kept += [f"compiled networks: {numerics['compile']}"] if numerics["compile"] != "none" else []
+    kept += [] if numerics["fold"] else ["batch norm not folded"]
+    return ", ".join(kept)
 
 
 def _term(name: str, term: Mapping[str, Any]) -> str:

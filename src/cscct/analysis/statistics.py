@@ -1,20 +1,25 @@
-"""Several methods on the same seeds: means, deviations, paired differences."""
+"""Means and deviations over seeds, and paired differences between groups. Percent throughout."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..methods import EXTRAS
+from .groups import Group
+from .load import Run
+from .settings import Flat
 
 METRICS = ("average_incremental_accuracy", "last_accuracy", "apt", "act", "forgetting")
+AVERAGE = METRICS[0]
 
 
 @dataclass(frozen=True)
 class Spread:
+    """Mean and standard deviation over seeds."""
+
     mean: float
     deviation: float | None  # None with one seed
 
@@ -23,26 +28,29 @@ class Spread:
 class Difference:
     """Mean of the differences seed by seed, with its 95 % confidence interval (Student's t)."""
 
-    against: str
+    against: str  # the method of the other group
     mean: float
     low: float | None
     high: float | None
 
 
 @dataclass(frozen=True)
-class Row:
-    method: str
-    headline: str
-    seeds: int
-    metrics: dict[str, Spread | None]
+class SummaryRow:
+    """What a group comes to."""
+
+    group: Group
+    metrics: dict[str, Spread | None]  # None where it is not defined, or no run is finished
     gain: Difference | None  # in average incremental accuracy
+    pairs: int  # seeds that both groups have
 
 
 def spread(values: Sequence[float]) -> Spread:
+    """Mean and standard deviation (of a sample)."""
     return Spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
 
 
 def paired(values: Sequence[float], reference: Sequence[float], against: str) -> Difference:
+    """The difference of two series whose entries belong together one by one."""
     differences = [a - b for a, b in zip(values, reference, strict=True)]
     mean = statistics.fmean(differences)
     if len(differences) < 2:
@@ -53,44 +61,56 @@ def paired(values: Sequence[float], reference: Sequence[float], against: str) ->
     return Difference(against, mean, mean - half, mean + half)
 
 
-def compare(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Row]:
-    """A row a method. `results[method]` holds one result for each seed, the seeds in the same order throughout.
+def summarise(groups: Sequence[Group], *, against_first: bool = False) -> list[SummaryRow]:
+    """A row for each group, compared with its counterpart.
 
-    A method with additions is set against its own base where that is among them, any other against the first.
+    against_first: a group without a counterpart is compared with the first group.
     """
-    methods = list(results)
     rows = []
-    for method, runs in results.items():
-        headline = runs[0]["headline"]
-        values = {name: [run["summary"][headline][name] for run in runs] for name in METRICS}
-        base = method.split("+")[0]
-        against = base if base in results and base != method else methods[0]
-        gain = None
-        if against != method:
-            other = results[against]
-            reference = [run["summary"][run["headline"]][METRICS[0]] for run in other]
-            gain = paired(values[METRICS[0]], reference, against)
-        metrics = {name: None if None in column else spread(column) for name, column in values.items()}
-        rows.append(Row(method, headline, len(runs), metrics, gain))
+    for group in groups:
+        other = counterpart(group, groups)
+        if other is None and against_first and group is not groups[0]:
+            other = groups[0]
+        gain, pairs = _gain(group, other) if other else (None, 0)
+        rows.append(
+            SummaryRow(group, {name: spread_over_seeds(group, name, group.headline) for name in METRICS}, gain, pairs)
+        )
     return rows
 
 
-def as_json(rows: Sequence[Row], seeds: Sequence[int], dataset: str) -> dict[str, Any]:
-    return {"dataset": dataset, "seeds": list(seeds), "methods": [asdict(row) for row in rows]}
+def counterpart(group: Group, groups: Sequence[Group]) -> Group | None:
+    """The same method and settings without the additions CSC and CT."""
+    if group.method == group.base:
+        return None
+    for other in groups:
+        equally_far = other.sizes == group.sizes or not other.runs or not group.runs
+        if equally_far and other.method == group.base and _rest(other.effective) == _rest(group.effective):
+            return other
+    return None
 
 
-def as_csv(rows: Sequence[Row]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    head = [f"{name}_{part}" for name in METRICS for part in ("mean", "sd")]
-    writer.writerow(["method", "headline", "seeds", *head, "against", "gain", "gain_low", "gain_high"])
-    for row in rows:
-        cells = [part for name in METRICS for part in _cells(row.metrics[name])]
-        gain = row.gain or Difference("", math.nan, None, None)
-        tail = [gain.against, "" if row.gain is None else gain.mean, gain.low, gain.high]
-        writer.writerow([row.method, row.headline, row.seeds, *cells, *tail])
-    return out.getvalue()
+def _rest(flat: Flat) -> Flat:
+    """Without that in which a method with additions differs from its base."""
+    added = tuple(f"loss.{term}." for term in EXTRAS["cscct"])
+    return {name: value for name, value in flat.items() if name != "method" and not name.startswith(added)}
 
 
-def _cells(value: Spread | None) -> tuple[float | None, float | None]:
-    return (value.mean, value.deviation) if value else (None, None)
+def spread_over_seeds(group: Group, metric: str, head: str) -> Spread | None:
+    """Of a metric with one prediction (`classifier` or `nme`); None where some run has no finite value."""
+    values = [run.result["summary"].get(head, {}).get(metric) for run in group.runs]
+    known = [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
+    return spread(known) if known and len(known) == len(values) else None
+
+
+def _gain(group: Group, base: Group) -> tuple[Difference | None, int]:
+    by_seed = {run.seed: run for run in base.runs}
+    pairs = [(_average(run), _average(by_seed[run.seed])) for run in group.runs if run.seed in by_seed]
+    if not pairs or not all(math.isfinite(value) for pair in pairs for value in pair):
+        return None, 0
+    ours, theirs = zip(*pairs, strict=True)
+    return paired(ours, theirs, base.method), len(pairs)
+
+
+def _average(run: Run) -> float:
+    value = run.summary[AVERAGE]
+    return math.nan if value is None else value

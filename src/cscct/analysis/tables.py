@@ -1,157 +1,217 @@
-"""Results of a plan as rows, a cell each: mean and deviation over seeds, and the gain over the bare method."""
+"""The table of results of a comparison, a sweep or a report: one layout for the terminal, files and notebooks."""
 
 from __future__ import annotations
 
 import csv
+import html
 import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from ..config import Settings
-from ..methods import EXTRAS, parse_method
-from ..paper.cells import Cell
-from ..studies.plan import PlannedRun
-from .statistics import METRICS, Difference, Spread, paired, spread
+from ..runs.files import write_text
+from .groups import Group
+from .settings import distinguishing, show
+from .statistics import METRICS, Difference, Spread, SummaryRow, spread_over_seeds, summarise
 
-AVERAGE = METRICS[0]
-
-
-@dataclass(frozen=True)
-class Row:
-    cell: str
-    settings: Settings  # of its first run
-    results: Mapping[int, Mapping[str, Any]]  # finished ones, by seed
-
-    def values(self, metric: str) -> dict[int, float | None]:
-        """In percent, of the method's own predictor, by seed."""
-        return {seed: result["summary"][result["headline"]][metric] for seed, result in self.results.items()}
-
-    def spread(self, metric: str) -> Spread | None:
-        values = [value for value in self.values(metric).values() if value is not None]
-        return spread(values) if values else None
+HEADERS = dict(zip(METRICS, ("average incremental", "last", "APT", "ACT", "forgetting"), strict=True))
+DECIMALS = 4  # in CSV files; significant digits of what is smaller than 1
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a formula of a spreadsheet begins
 
 
-def rows_of(plan: Sequence[PlannedRun]) -> list[Row]:
-    """Only what is finished counts; a cell without a finished run has a row all the same."""
-    found: dict[str, dict[int, Mapping[str, Any]]] = {}
-    settings: dict[str, Settings] = {}
-    for planned in plan:
-        results = found.setdefault(planned.cell, {})
-        settings.setdefault(planned.cell, planned.settings)
-        result = planned.folder.result()
-        if result.get("status") == "finished":
-            results[planned.settings.seed] = result
-    return [Row(cell, settings[cell], results) for cell, results in found.items()]
+@dataclass(frozen=True, repr=False)
+class ResultsTable:
+    """A row for each group: method, settings that differ, seeds, metrics and paired difference; percent throughout."""
+
+    rows: tuple[SummaryRow, ...]
+    settings: tuple[str, ...]  # dotted names of those that differ between the rows
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, as compare.json and sweep.json hold them."""
+        groups = [row.group for row in self.rows]
+        datasets = dict.fromkeys(str(group.settings["dataset"]) for group in groups)
+        seeds = sorted({seed for group in groups for seed in group.seeds})
+        return {"dataset": ", ".join(datasets), "seeds": seeds, "methods": [self._row_dict(row) for row in self.rows]}
+
+    def _row_dict(self, row: SummaryRow) -> dict[str, Any]:
+        return {
+            **row_values(row),
+            "settings": {name: row.group.effective.get(name) for name in self.settings},
+            "pairs": row.pairs,
+            "group": row.group.label,
+        }
+
+    def to_json(self) -> str:
+        """JSON, with all digits."""
+        return json.dumps(self.as_dict(), indent=1) + "\n"
+
+    def to_csv(self) -> str:
+        """CSV: one line for each group, numbers with four decimals."""
+        metrics = [f"{name}_{part}" for name in METRICS for part in ("mean", "sd")]
+        head = ["method", "headline", "seeds", *metrics, "against", "gain", "gain_low", "gain_high"]
+        other = ["other_prediction", *(f"other_{name}" for name in metrics)]
+        lines: list[list[Any]] = [[*head, *self.settings, "pairs", "group", *other]]
+        for row in self.rows:
+            group, gain = row.group, row.gain
+            cells: list[Any] = [group.method, group.headline, len(group.runs)]
+            for value in row.metrics.values():
+                cells += [value.mean, value.deviation] if value else [None, None]
+            cells += [gain.against, gain.mean, gain.low, gain.high] if gain else [None] * 4
+            cells += [_setting(group.effective.get(name)) for name in self.settings]
+            lines.append([*cells, row.pairs, group.label, *_other_cells(group)])
+        return csv_text(lines)
+
+    def to_markdown(self) -> str:
+        """A Markdown table, numbers with two decimals."""
+        header, *lines = ([cell.replace("|", "\\|") for cell in line] for line in self.cells())
+        widths = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
+        rule = ["-" * width for width in widths]
+        return "".join(
+            f"| {' | '.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))} |\n"
+            for line in (header, rule, *lines)
+        )
+
+    def to_latex(self) -> str:
+        """A LaTeX tabular, numbers with two decimals."""
+        header, *lines = ([_latex(cell) for cell in line] for line in self.cells())
+        columns = "l" * (1 + len(self.settings)) + "r" * (len(header) - 1 - len(self.settings))
+        body = [" & ".join(line) + r" \\" for line in (header, *lines)]
+        rules = [r"\toprule", body[0], r"\midrule", *body[1:], r"\bottomrule"]
+        tabular = [rf"\begin{{tabular}}{{{columns}}}", *rules, r"\end{tabular}"]
+        return "\n".join(["% needs \\usepackage{booktabs}", *tabular, ""])
+
+    def cells(self) -> list[list[str]]:
+        """The table in words, as people read it; the first line has the names of the columns."""
+        differences = any(row.gain for row in self.rows)
+        lines = [["method", *self.settings, "seeds", *HEADERS.values()]]
+        lines[0] += ["paired difference [95 % interval]"] if differences else []
+        for row in self.rows:
+            line = [method_words(row.group), *(_words(row.group.effective.get(name)) for name in self.settings)]
+            line += [str(len(row.group.runs)), *map(spread_words, row.metrics.values())]
+            lines.append(line + ([difference_words(row.gain)] if differences else []))
+        return lines
+
+    def write(self, folder: Path, name: str) -> list[str]:
+        """`NAME.json`, `NAME.csv`, `results.tex` and `results.md`; returns the names of the files."""
+        folder.mkdir(parents=True, exist_ok=True)
+        files = {f"{name}.json": self.to_json(), f"{name}.csv": self.to_csv()}
+        files |= {"results.tex": self.to_latex(), "results.md": self.to_markdown()}
+        for file, text in files.items():
+            write_text(folder / file, text)
+        return list(files)
+
+    def __repr__(self) -> str:
+        return self.to_markdown()
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        header, *lines = self.cells()
+        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
+        body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in line)}</tr>" for line in lines)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def gain(row: Row, rows: Sequence[Row]) -> Difference | None:
-    """Over the same method without CSC and CT, paired by seed, all other settings being equal."""
-    bare = next((other for other in rows if _is_bare_of(other.settings, row.settings)), None)
-    if bare is None:
-        return None
-    ours, theirs = row.values(AVERAGE), bare.values(AVERAGE)
-    seeds = [seed for seed in ours if seed in theirs]
-    if not seeds:
-        return None
-    return paired([ours[seed] or 0.0 for seed in seeds], [theirs[seed] or 0.0 for seed in seeds], bare.settings.method)
+def results_table(groups: Sequence[Group], *, against_first: bool = False) -> ResultsTable:
+    """The table of these groups.
+
+    against_first: a group without a counterpart of its own is compared with the first one.
+    """
+    names = distinguishing([group.effective for group in groups])
+    return ResultsTable(tuple(summarise(groups, against_first=against_first)), tuple(names))
 
 
-def _is_bare_of(bare: Settings, other: Settings) -> bool:
-    base, extra = parse_method(other.method)
-    return bool(extra) and bare.method == base.name and _common(bare) == _common(other)
-
-
-def _common(settings: Settings) -> dict[str, Any]:
-    dump = settings.dump()
-    dump["loss"] = {name: options for name, options in dump["loss"].items() if name not in EXTRAS["cscct"]}
-    return {key: value for key, value in dump.items() if key not in ("method", "seed", "runtime", "checkpoint")}
-
-
-@dataclass(frozen=True)
-class PublishedComparison:
-    """One of our cells beside the paper's."""
-
-    cell: Cell
-    row: Row
-    gain: Difference | None
-    published_gain: float | None  # difference of the printed accuracies
-
-
-def compare_with_published(plan: Sequence[tuple[Cell, PlannedRun]]) -> list[PublishedComparison]:
-    rows = rows_of([planned for _, planned in plan])
-    cells = {planned.cell: cell for cell, planned in plan}
-    bare = {cell.column: cell.published for cell in cells.values() if cell.variant == "base"}
-    found = []
-    for row in rows:
-        cell = cells[row.cell]
-        base = bare.get(cell.column)
-        known = cell.variant != "base" and cell.published is not None and base is not None
-        difference = round((cell.published or 0.0) - (base or 0.0), 2) if known else None
-        found.append(PublishedComparison(cell, row, gain(row, rows), difference))
-    columns = list(dict.fromkeys(one.cell.column for one in found))
-    return sorted(found, key=lambda one: columns.index(one.cell.column))  # a base and its variants together
-
-
-def rows_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    return [_row_json(row, gain(row, rows)) for row in rows]
-
-
-def _row_json(row: Row, difference: Difference | None) -> dict[str, Any]:
-    settings = row.settings
-    spreads = {metric: row.spread(metric) for metric in METRICS}
+def row_values(row: SummaryRow) -> dict[str, Any]:
+    """A row's method, number of seeds, metrics and difference as plain values."""
     return {
-        "cell": row.cell,
-        "method": settings.method,
-        "dataset": settings.dataset,
-        "recipe": settings.recipe,
-        "B": settings.protocol.base,
-        "C": settings.protocol.step,
-        "batch_size": settings.train.batch_size,
-        "memory": f"{settings.memory.total} in all" if settings.memory.policy == "total" else settings.memory.per_class,
-        "seeds": sorted(row.results),
-        "metrics": {metric: asdict(value) if value else None for metric, value in spreads.items()},
-        "gain": asdict(difference) if difference else None,
+        "method": row.group.method,
+        "headline": row.group.headline,
+        "seeds": len(row.group.runs),
+        "metrics": {name: asdict(value) if value else None for name, value in row.metrics.items()},
+        "gain": asdict(row.gain) if row.gain else None,
     }
 
 
-def published_json(rows: Sequence[PublishedComparison], scale: str) -> list[dict[str, Any]]:
-    """The two scales of numbers stand in sections of their own, never in one."""
-    return [
-        {
-            "scale": scale,
-            "ours": _row_json(one.row, one.gain),
-            "paper": {
-                "dataset": one.cell.dataset,
-                "B": one.cell.B,
-                "C": one.cell.C,
-                "batch_size": one.cell.batch_size,
-                "memory": one.cell.memory,
-                "average_incremental_accuracy": one.cell.published,
-                "gain": one.published_gain,
-                "gain_as_printed": one.cell.printed_gain,
-            },
-        }
-        for one in rows
-    ]
+def _other_cells(group: Group) -> list[Any]:
+    """The prediction that is not the method's own, with its metrics."""
+    found = other_prediction(group)
+    if found is None:
+        return [None] * (1 + 2 * len(METRICS))
+    cells: list[Any] = [found[0]]
+    for value in found[1].values():
+        cells += [value.mean, value.deviation] if value else [None, None]
+    return cells
 
 
-def flat_csv(entries: Sequence[Mapping[str, Any]]) -> str:
-    """Nested entries as one row each, `ours.metrics.apt.mean` for a column's name."""
-    flat = [_flat(entry) for entry in entries]
-    columns = list(dict.fromkeys(key for entry in flat for key in entry))
+def other_prediction(group: Group) -> tuple[str, dict[str, Spread | None]] | None:
+    """The prediction that is not the method's own, and the metrics with it; None where the runs did not store it."""
+    head = next(head for head in ("classifier", "nme") if head != group.headline)
+    if not group.runs or not all(head in run.result["summary"] for run in group.runs):
+        return None
+    return head, {name: spread_over_seeds(group, name, head) for name in METRICS}
+
+
+def csv_text(lines: Sequence[Sequence[Any]]) -> str:
+    """Lines of cells as CSV; numbers are rounded, NaN is an empty cell, and no text is a formula."""
     out = io.StringIO()
-    writer = csv.DictWriter(out, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(flat)
+    csv.writer(out, lineterminator="\n").writerows([[_csv_cell(cell) for cell in line] for line in lines])
     return out.getvalue()
 
 
-def _flat(entry: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _csv_cell(cell: Any) -> Any:
+    if isinstance(cell, str):  # a spreadsheet takes what follows an apostrophe for text
+        return f"'{cell}" if cell.startswith(FORMULA) else cell
+    if not isinstance(cell, float):
+        return cell
+    if cell != cell:
+        return ""
+    return round(cell, DECIMALS) if abs(cell) >= 1 else float(f"{cell:.{DECIMALS}g}")
+
+
+def flatten(entry: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested entry with dotted names, `ours.metrics.apt.mean`."""
     found: dict[str, Any] = {}
     for key, value in entry.items():
         if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{key}.")
+            found |= flatten(value, f"{prefix}{key}.")
         else:
             found[prefix + key] = " ".join(map(str, value)) if isinstance(value, list) else value
     return found
+
+
+def _setting(value: Any) -> str:
+    """A setting in one cell, with all its digits: a learning rate is not rounded."""
+    if value is None:
+        return ""
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def method_words(group: Group) -> str:
+    """The method, and that it predicts by the nearest mean where it does."""
+    return f"{group.method} (nearest mean)" if group.headline == "nme" else group.method
+
+
+def spread_words(value: Spread | None) -> str:
+    """`61.23 ± 0.45`."""
+    if value is None:
+        return "-"
+    return f"{value.mean:.2f}" + ("" if value.deviation is None else f" ± {value.deviation:.2f}")
+
+
+def difference_words(gain: Difference | None) -> str:
+    """`+1.20 [+0.80, +1.60] vs lucir`."""
+    if gain is None:
+        return ""
+    interval = "" if gain.low is None else f" [{gain.low:+.2f}, {gain.high:+.2f}]"
+    return f"{gain.mean:+.2f}{interval} vs {gain.against}"
+
+
+def _words(value: Any) -> str:
+    return "" if value is None else show(value)
+
+
+def _latex(text: str) -> str:
+    names = {"\\": r"\textbackslash{}", "±": r"$\pm$", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    names |= {letter: f"\\{letter}" for letter in "&%$#_{}"}
+    return "".join(names.get(letter, letter) for letter in text)

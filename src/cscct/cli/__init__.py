@@ -23,7 +23,7 @@ app = typer.Typer(
 # With what `cscct --help` says of each, in the width of a terminal.
 app.command(short_help="One experiment: a method learns a dataset, task by task.")(running.run)
 app.command(short_help="Go on with a run that was stopped or killed.")(running.resume)
-app.command(short_help="Several methods on the same seeds, with paired differences.")(running.compare)
+app.command(short_help="Several methods on the same seeds, with paired differences.")(studies.compare)
 app.command(short_help="Many runs: every combination of settings in a study file.")(studies.sweep)
 app.command(short_help="A table or figure of the paper, with the published numbers.")(studies.reproduce)
 app.command(short_help="An HTML page with figures of finished runs; PNG, SVG, CSV.")(studies.report)

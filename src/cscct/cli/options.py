@@ -244,13 +244,3 @@ def unused_path(parent: Path, name: str) -> Path:
         number += 1
         candidate = parent / f"{name}-{number}"
     return candidate
-
-
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def child_arguments(data_dir: Path | None, plugins: list[Path]) -> list[str]:
-    """What a `cscct run` in another process has to be told."""
-    words = ["--data-dir", str(data_dir)] if data_dir else []
-    return [*words, *(word for plugin in plugins for word in ("--plugin", str(plugin)))]

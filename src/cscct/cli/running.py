@@ -1,4 +1,4 @@
-"""`cscct run`, `resume` and `compare`."""
+"""`cscct run` and `resume`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -33,17 +33,12 @@ from .options import (
     SkipBad,
     StepSize,
     Threads,
-    child_arguments,
-    cores,
     flag_layers,
     interruptible,
     is_follower,
-    mode,
     open_display,
-    parse_seeds,
     resolve_settings,
     stop_on_request,
-    unused_path,
 )
 
 if TYPE_CHECKING:
@@ -121,77 +116,6 @@ def resume(
     _carry_out(settings, run_dir, data_dir or data, plugin, quiet, as_json)
 
 
-def compare(
-    methods: Annotated[list[str], typer.Argument(help="Two or more methods; differences are paired by seed.")],
-    dataset: Annotated[str, typer.Option("--dataset", "-d", help="What to learn.")] = "digits",
-    seeds: Annotated[str, typer.Option("--seeds", help="Seeds with commas between: 1,2,3.")] = "1,2,3",
-    out: Out = None,
-    data_dir: DataDir = None,
-    config: Config = None,
-    sets: Sets = [],  # noqa: B006
-    base: Base = None,
-    step: StepSize = None,
-    recipe: RecipeName = None,
-    device: Device = None,
-    threads: Threads = None,
-    plugin: Plugin = [],  # noqa: B006
-    skip_bad_images: SkipBad = False,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Runs at a time, each in its own process.")] = 1,
-    quiet: Quiet = False,
-    as_json: Json = False,
-) -> None:
-    """Several methods on the same seeds: a table with paired differences, and a picture.
-
-    Runs in --out that are finished already are not repeated.
-    """
-    chosen = parse_seeds(seeds)
-    if jobs > 1 and threads is None:
-        threads = max(1, cores() // jobs)
-    flags = flag_layers(base, step, device, threads, skip_bad_images, None)
-    load_plugins(plugin)
-    from ..config import resolve, tuned_for
-    from ..yamltext import parse_override, read_config
-
-    methods = list(dict.fromkeys(methods))
-    layers = tuned_for([read_config(config) if config else {}, *map(parse_override, sets), *flags], methods)
-    wanted = [
-        resolve(method, dataset, recipe=recipe, overrides=[*own, {"seed": seed}])
-        for method, own in zip(methods, layers, strict=True)
-        for seed in chosen
-    ]
-    from ..runs.first_tasks import FirstTaskCache
-    from ..runs.folder import RunFolder
-    from ..studies.processes import ProcessExecutor
-    from ..studies.scheduler import DatasetCache, Job, raise_failures, run_in_process, run_study
-    from ..ui.runs_table import RunsTable
-
-    folder = out or unused_path(Path("runs"), f"compare-{dataset}")
-    shared = FirstTaskCache(folder / "first-tasks")
-
-    def jobs_of(datasets: DatasetCache) -> list[Job]:
-        plan = [datasets.job(one, RunFolder(folder / f"{one.method}-seed{one.seed}")) for one in wanted]
-        for job in plan:
-            job.folder.state(job.settings)  # a folder with another run is refused before any work
-        return plan
-
-    if jobs == 1 and all(one.runtime.devices * one.runtime.nodes == 1 for one in wanted):
-        with open_display(quiet, as_json, len(wanted)) as display, stop_on_request(display.say) as stop:
-            datasets = DatasetCache(data_dir, display.warn, interruptible(stop, display.reading))
-            plan = jobs_of(datasets)
-            results = run_in_process(plan, datasets, shared, display, stop)
-    else:
-        with RunsTable(mode(quiet, as_json)) as table, stop_on_request(table.say) as stop:
-            plan = jobs_of(DatasetCache(data_dir, table.warn))
-            place = ProcessExecutor(jobs, shared, child_arguments(data_dir, plugin))
-            status = run_study(plan, place, shared, table.follow(plan), stop)
-        raise_failures(status.failures(), len(plan))
-        results = [job.folder.result() for job in plan]
-    by_method: dict[str, list[Any]] = {}
-    for job, result in zip(plan, results, strict=True):
-        by_method.setdefault(job.settings.method, []).append(result)
-    _report_comparison(by_method, chosen, plan[0].settings, folder, quiet, as_json)
-
-
 def _carry_out(
     settings: Settings,
     out: Path | None,
@@ -226,31 +150,3 @@ def _show(done: Run, quiet: bool, as_json: bool) -> None:
         from ..ui.tables import print_result
 
         print_result(done.result, done.path)
-
-
-def _report_comparison(
-    results: dict[str, list[Any]],
-    seeds: list[int],
-    settings: Settings,
-    folder: Path,
-    quiet: bool,
-    as_json: bool,
-) -> None:
-    from ..analysis import statistics as maths
-    from ..report.curves import accuracy_curves
-    from ..runs.files import write_text
-
-    rows = maths.compare(results)
-    answer = maths.as_json(rows, seeds, settings.dataset)
-    write_text(folder / "compare.json", json.dumps(answer, indent=1) + "\n")
-    write_text(folder / "compare.csv", maths.as_csv(rows))
-    protocol = f"B={settings.protocol.base}, C={settings.protocol.step}"
-    count = f"{len(seeds)} seed" + ("s" if len(seeds) > 1 else "")
-    accuracy_curves(results, f"{settings.dataset}, {protocol}, {count}", folder / "curves.png")
-    if as_json:
-        print(json.dumps(answer, indent=1))
-    elif not quiet:
-        from ..ui.tables import print_comparison
-
-        print_comparison(rows, f"{settings.dataset}, {protocol}, {count}: mean ± standard deviation, in percent")
-        print(f"Results: {folder} (compare.json, compare.csv, curves.png, a folder for each run)")

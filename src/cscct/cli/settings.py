@@ -28,7 +28,6 @@ from .options import (
     SkipBad,
     StepSize,
     Threads,
-    cores,
     flag_layers,
     resolve_settings,
 )
@@ -84,11 +83,11 @@ def config(
 def _completed(settings: Settings) -> dict[str, Any]:
     """With B, C and threads filled in where neither the data nor torch is needed for it."""
     from ..data.registry import DATASETS
-    from ..learn.protocol import with_protocol
+    from ..learn.protocol import available_cores, with_protocol
 
     if classes := DATASETS[settings.dataset].num_classes:
         settings = with_protocol(settings, classes)
-    runtime = replace(settings.runtime, threads=settings.runtime.threads or cores())
+    runtime = replace(settings.runtime, threads=settings.runtime.threads or available_cores())
     return settings.model_copy(update={"runtime": runtime}).dump()
 
 

@@ -1,38 +1,43 @@
-"""`cscct sweep`, `reproduce` and `report`: many runs, and what comes of them."""
+"""`cscct compare`, `sweep`, `reproduce` and `report`: many runs, and what comes of them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import RunFailed
 from ..plugins import load_plugins
 from .options import (
+    Base,
+    Config,
     DataDir,
     Device,
     Json,
     Out,
     Plugin,
     Quiet,
+    RecipeName,
     Sets,
+    SkipBad,
+    StepSize,
     Threads,
-    child_arguments,
-    cores,
     flag_layers,
+    interruptible,
     mode,
+    open_display,
     parse_seeds,
     stop_on_request,
+    unused_path,
     warn,
 )
 
 if TYPE_CHECKING:
+    from ..analysis.tables import ResultsTable
+    from ..studies.execution import ExecutionOptions
     from ..studies.plan import PlannedRun
+    from ..studies.scheduler import StudyStatus
 
 Jobs = Annotated[
     int | None,
@@ -46,21 +51,54 @@ Retries = Annotated[int, typer.Option("--retries", min=0, help="How often a run 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done. Needs no data.")]
 
 
-@dataclass(frozen=True)
-class ExecutionOptions:
-    """Where and how the runs of a plan are carried out."""
+def compare(
+    methods: Annotated[list[str], typer.Argument(help="Two or more methods; differences are paired by seed.")],
+    dataset: Annotated[str | None, typer.Option("--dataset", "-d", help="What to learn [digits].")] = None,
+    seeds: Annotated[str, typer.Option("--seeds", help="Seeds with commas between: 1,2,3.")] = "1,2,3",
+    out: Out = None,
+    data_dir: DataDir = None,
+    config: Config = None,
+    sets: Sets = [],  # noqa: B006
+    base: Base = None,
+    step: StepSize = None,
+    recipe: RecipeName = None,
+    device: Device = None,
+    threads: Threads = None,
+    plugin: Plugin = [],  # noqa: B006
+    skip_bad_images: SkipBad = False,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Runs at a time, each in its own process.")] = 1,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Several methods on the same seeds: a table with paired differences, and a picture.
 
-    data_dir: Path | None
-    plugins: list[Path]
-    jobs: int | None
-    ray: bool
-    ray_address: str | None
-    retries: int
+    Runs in --out that are finished already are not repeated.
+    """
+    load_plugins(plugin)
+    from ..studies.execution import ExecutionOptions
+    from ..studies.grid import plan_comparison
+    from ..yamltext import parse_override, read_config
 
-    def processes(self, plan: Sequence[PlannedRun]) -> int:
-        """As many runs at a time as there are cores for their threads, unless it is said."""
-        threads = max((one.settings.runtime.threads or cores() for one in plan), default=1)
-        return self.jobs or max(1, cores() // threads)
+    file = read_config(config) if config else {}
+    named = dataset or str(file.get("dataset") or "digits")
+    folder = out or unused_path(Path("runs"), f"compare-{named}")
+    overrides = [*map(parse_override, sets), *flag_layers(base, step, device, threads, skip_bad_images)]
+    chosen = parse_seeds(seeds)
+    plan = plan_comparison(methods, named, chosen, folder, recipe=recipe, config=file, overrides=overrides)
+    options = ExecutionOptions(jobs=jobs, in_process=True, plugins=tuple(plugin))
+    plan, status = _carry_out(plan, options, data_dir, quiet, as_json)
+    from ..analysis.groups import group_plan
+    from ..analysis.tables import results_table
+    from ..report.curves import save_curves
+
+    groups = list(group_plan(plan).values())
+    table = results_table(groups, against_first=True)
+    protocol = plan[0].settings.protocol
+    title = f"{named}, B={protocol.base}, C={protocol.step}, {len(chosen)} seed{'s' if len(chosen) > 1 else ''}"
+    files = [*table.write(folder, "compare"), "curves.png"]
+    save_curves(groups, title, folder / "curves.png")
+    _print_results(table, f"{title}: mean ± standard deviation, in percent", folder, files, quiet, as_json)
+    status.raise_for_failures()
 
 
 def sweep(
@@ -84,33 +122,28 @@ def sweep(
     The same command goes on where it was stopped.
     """
     load_plugins(plugin)
+    from ..studies.execution import ExecutionOptions
     from ..studies.grid import parse_study, plan_study
     from ..yamltext import parse_override, read_config
 
     wanted = parse_study(read_config(study), str(study))
     folder = out or Path("runs") / study.stem
     overrides = [*map(parse_override, sets), *flag_layers(device=device, threads=threads)]
-    means = ExecutionOptions(data_dir, plugin, jobs, ray or ray_address is not None, ray_address, retries)
-    plan = complete_plan(plan_study(wanted, folder, overrides), means)
+    on_ray = ray or ray_address is not None
+    options = ExecutionOptions(jobs, plugins=tuple(plugin), ray=on_ray, ray_address=ray_address, retries=retries)
+    plan = plan_study(wanted, folder, overrides)
     if dry_run:
-        tell_plan(plan, means, f"The study {study}", as_json)
+        _print_plan(plan, options, data_dir, f"The study {study}", as_json)
         return
-    failures = carry_out(plan, folder, means, quiet, as_json)
-    from ..analysis.tables import flat_csv, rows_json, rows_of
-    from ..runs.files import write_text
+    plan, status = _carry_out(plan, options, data_dir, quiet, as_json)
+    from ..analysis.groups import group_plan
+    from ..analysis.tables import results_table
 
-    rows = rows_of(plan)
-    entries = rows_json(rows)
-    write_text(folder / "sweep.json", json.dumps(entries, indent=1) + "\n")
-    write_text(folder / "sweep.csv", flat_csv(entries))
-    if as_json:
-        print(json.dumps(entries, indent=1))
-    elif not quiet:
-        from ..ui.tables import print_sweep
-
-        print_sweep(rows, f"{wanted.dataset}: mean ± standard deviation over seeds, in percent")
-        print(f"Results: {folder} (sweep.json, sweep.csv, a folder for each run); pictures: cscct report {folder}")
-    _complain(failures, len(plan))
+    table = results_table(list(group_plan(plan).values()))
+    files = table.write(folder, "sweep")
+    title = f"{wanted.dataset}: mean ± standard deviation over seeds, in percent"
+    _print_results(table, title, folder, files, quiet, as_json)
+    status.raise_for_failures()
 
 
 def reproduce(
@@ -138,21 +171,25 @@ def reproduce(
     """
     from ..paper.cells import Request, find, plan_exhibit
     from ..paper.scales import in_words
+    from ..studies.execution import ExecutionOptions
     from ..yamltext import parse_override
 
     request = Request(scale, recipe, order, tuple(parse_seeds(seeds)))
     exhibit = find(name)
     folder = out or Path("runs") / f"paper-{scale}-{recipe}"
     overrides = [*map(parse_override, sets), *flag_layers(device=device, threads=threads)]
-    means = ExecutionOptions(data_dir, [], jobs, ray or ray_address is not None, ray_address, retries)
+    on_ray = ray or ray_address is not None
+    options = ExecutionOptions(jobs, ray=on_ray, ray_address=ray_address, retries=retries)
     cells = plan_exhibit(exhibit, request, folder, overrides)
-    plan = complete_plan([planned for _, planned in cells], means)
-    cells = [(cell, planned) for (cell, _), planned in zip(cells, plan, strict=True)]
+    plan = [planned for _, planned in cells]
     if dry_run:
-        tell_plan(plan, means, f"{exhibit.title}\nscale {scale} ({in_words(scale)}); recipe {recipe}", as_json)
+        title = f"{exhibit.title}\nscale {scale} ({in_words(scale)}); recipe {recipe}"
+        _print_plan(plan, options, data_dir, title, as_json)
         return
-    failures = carry_out(plan, folder, means, quiet, as_json)
+    plan, status = _carry_out(plan, options, data_dir, quiet, as_json)
     from ..paper.exhibits import write_exhibit
+
+    cells = [(cell, planned) for (cell, _), planned in zip(cells, plan, strict=True)]
 
     answer, files = write_exhibit(exhibit, request, cells, folder / name)
     if as_json:
@@ -162,7 +199,7 @@ def reproduce(
 
         print_published(exhibit, request, cells)
         print(f"Results: {folder / name} ({', '.join(files)})")
-    _complain(failures, len(plan))
+    status.raise_for_failures()
 
 
 def report(
@@ -183,28 +220,38 @@ def report(
         print(f"Report: {page}")
 
 
-def complete_plan(plan: list[PlannedRun], means: ExecutionOptions) -> list[PlannedRun]:
-    """Threads for those that leave it open; B and C; and runs that have begun stay as they began."""
-    from ..data.registry import DATASETS
-    from ..studies.plan import completed
+def _carry_out(
+    plan: list[PlannedRun], options: ExecutionOptions, data_dir: Path | None, quiet: bool, as_json: bool
+) -> tuple[list[PlannedRun], StudyStatus]:
+    """The plan with nothing left open, and what became of its runs, which are shown while they work."""
+    from ..studies.datasets import DatasetCache
+    from ..studies.execution import carry_out
+    from ..studies.plan import complete_plan
+    from ..ui.runs_table import RunsTable
 
-    share = max(1, cores() // means.jobs) if means.jobs else cores()
-    counts: dict[str, int] = {}
-    for one in plan:
-        known = DATASETS[one.settings.dataset].num_classes
-        if known is None and one.settings.dataset not in counts:  # only the files can tell
-            from ..studies.scheduler import DatasetCache
+    if options.in_this_process(plan):
+        with open_display(quiet, as_json, len(plan)) as display, stop_on_request(display.say) as stop:
+            datasets = DatasetCache(data_dir, display.warn, interruptible(stop, display.reading))
+            plan = complete_plan(plan, datasets, options.threads)
+            return plan, carry_out(plan, options, datasets, listener=display, watch=display.watch, stop=stop)
+    with RunsTable(mode(quiet, as_json)) as table, stop_on_request(table.say) as stop:
+        datasets = DatasetCache(data_dir, table.warn)
+        plan = complete_plan(plan, datasets, options.threads)
+        status = carry_out(plan, options, datasets, watch=table.follow(plan), stop=stop)
+        if not status.attempts and not status.failures():
+            table.say("All runs are finished already.")
+        return plan, status
 
-            counts[one.settings.dataset] = len(DatasetCache(means.data_dir, warn).of(one.settings).class_names)
-        counts.setdefault(one.settings.dataset, known or 0)
-    return [completed(one, counts[one.settings.dataset], share) for one in plan]
 
-
-def tell_plan(plan: list[PlannedRun], means: ExecutionOptions, title: str, as_json: bool) -> None:
+def _print_plan(
+    plan: list[PlannedRun], options: ExecutionOptions, data_dir: Path | None, title: str, as_json: bool
+) -> None:
+    from ..studies.datasets import DatasetCache
     from ..studies.plan import as_json as plan_json
-    from ..studies.plan import summarize_plan
+    from ..studies.plan import complete_plan, summarize_plan
 
-    found = summarize_plan(plan, means.processes(plan))
+    plan = complete_plan(plan, DatasetCache(data_dir, warn), options.threads)
+    found = summarize_plan(plan, options.processes(plan))
     if as_json:
         print(json.dumps(plan_json(found), indent=1))
         return
@@ -213,32 +260,11 @@ def tell_plan(plan: list[PlannedRun], means: ExecutionOptions, title: str, as_js
     print_plan(found, title)
 
 
-def carry_out(plan: list[PlannedRun], folder: Path, means: ExecutionOptions, quiet: bool, as_json: bool) -> list[str]:
-    """All runs that are not finished; the failures, a sentence each."""
-    from ..runs.first_tasks import FirstTaskCache
-    from ..studies.processes import ProcessExecutor
-    from ..studies.scheduler import DatasetCache, run_study
-    from ..ui.runs_table import RunsTable
+def _print_results(table: ResultsTable, title: str, folder: Path, files: list[str], quiet: bool, as_json: bool) -> None:
+    if as_json:
+        print(table.to_json(), end="")
+    elif not quiet:
+        from ..ui.tables import print_results
 
-    first_tasks = FirstTaskCache(folder / "first-tasks")
-    with RunsTable(mode(quiet, as_json)) as table, stop_on_request(table.say) as stop:
-        open_ = [one for one in plan if one.taken_up()[0] != "finished"]
-        if not open_:
-            table.say("All runs are finished already.")
-            return []
-        datasets = DatasetCache(means.data_dir, table.warn)
-        jobs = [datasets.job(one.settings, one.folder) for one in {one.name: one for one in open_}.values()]
-        place: Any = ProcessExecutor(means.processes(plan), first_tasks, child_arguments(means.data_dir, means.plugins))
-        context: Any = nullcontext()
-        if means.ray:
-            from ..studies.ray import RayExecutor
-
-            context = place = RayExecutor(means.ray_address, first_tasks, means.data_dir, means.plugins, means.jobs)
-        with context:
-            status = run_study(jobs, place, first_tasks, table.follow(jobs), stop, means.retries)
-    return status.failures()
-
-
-def _complain(failures: list[str], total: int) -> None:
-    if failures:
-        raise RunFailed(f"{len(failures)} of {total} runs failed. " + " ".join(failures))
+        print_results(table, title)
+        print(f"Results: {folder} ({', '.join(files)}, a folder for each run); pictures: cscct report {folder}")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
 
@@ -55,6 +55,7 @@ class DatasetKind:
     load: Callable[[LoadRequest], Dataset]
     fetchable: bool
     extent: Extent | None = None
+    list_classes: Callable[[LoadRequest], Sequence[str]] | None = None  # where they can be told without reading images
 
 
 DATASETS: dict[str, DatasetKind] = {}
@@ -104,15 +105,13 @@ def listing(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + more
 
 
-def _built_in(module: str, function: str) -> Callable[[LoadRequest], Dataset]:
-    """A loader of `datasets/`, imported when it is called."""
+def _built_in(module: str, function: str) -> Callable[[LoadRequest], Any]:
+    """A function of `datasets/`, imported when it is called."""
 
-    def load_built_in(request: LoadRequest) -> Dataset:
-        loader = getattr(import_module(f".datasets.{module}", __package__), function)
-        dataset: Dataset = loader(request)
-        return dataset
+    def call(request: LoadRequest) -> Any:
+        return getattr(import_module(f".datasets.{module}", __package__), function)(request)
 
-    return load_built_in
+    return call
 
 
 register(
@@ -152,6 +151,7 @@ register(
         None,
         _built_in("folders", "load_folder"),
         fetchable=False,
+        list_classes=_built_in("folders", "folder_classes"),
     )
 )
 register(

@@ -13,6 +13,7 @@ import torch
 
 from ..config import Device
 from ..errors import UserError
+from .protocol import available_cores
 
 
 def choose_device(wanted: str) -> Device:
@@ -45,6 +46,5 @@ def require_compiler(compile_: str) -> None:
 
 
 def choose_threads(wanted: int) -> int:
-    if wanted:
-        return wanted
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """0: as many as there are cores."""
+    return wanted or available_cores()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -40,3 +41,8 @@ def complete(settings: Settings, dataset: Dataset) -> Settings:
         threads=choose_threads(settings.runtime.threads),
     )
     return with_protocol(settings, len(dataset.class_names)).model_copy(update={"runtime": runtime})
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -13,10 +13,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Literal, cast
 
-from ..config import merge, preset_layers, resolve, tuned_for
+from ..config import merge, resolve, tuned_for
 from ..errors import UserError
 from ..methods import suggest
 from ..runs.folder import RunFolder
+from ..studies.grid import with_linear_rate
 from ..studies.plan import PlannedRun
 from ..yamltext import Raw
 from .scales import SCALES, USUAL_BATCH
@@ -162,15 +163,15 @@ def plan_exhibit(
 
 def cell_layer(cell: Cell, request: Request) -> Raw:
     """What a cell sets beside the recipe of its method and dataset."""
-    scale, dataset = SCALES[request.scale], request.dataset(cell)
+    scale = SCALES[request.scale]
     if scale is None:
         layer: Raw = {"protocol": {"base": cell.B, "step": cell.C}, "memory": {"per_class": cell.memory}}
+        if cell.batch_size != USUAL_BATCH[cell.dataset]:
+            layer["train"] = {"batch_size": cell.batch_size}
     else:
         layer = scale.layer(cell.base, cell.dataset, cell.B, cell.C, cell.memory, cell.batch_size)
-    if cell.batch_size != USUAL_BATCH[cell.dataset]:  # the learning rate in proportion, as in Table S1
-        train = preset_layers(cell.base, dataset, request.recipe)["train"]
-        factor = cell.batch_size / USUAL_BATCH[cell.dataset]
-        layer = merge({"train": {"batch_size": cell.batch_size, "lr": train["lr"] * factor}}, layer)
+    for rate in with_linear_rate([layer], cell.base, request.dataset(cell), request.recipe)[1:]:
+        merge(layer, rate)  # in proportion to the batch size, as in Table S1
     return layer
 
 

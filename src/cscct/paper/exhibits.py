@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib.axes import Axes
-
 from ..analysis.load import read_runs
-from ..analysis.tables import PublishedComparison, compare_with_published, flat_csv, published_json
+from ..analysis.measures import accuracy_curve
 from ..report.canvas import WIDTH, FigureWriter, ReportFigure, legend_below, new_figure, style
-from ..report.curves import COLOURS
+from ..report.curves import COLOURS, draw_curves
 from ..report.figures import log_accuracy
 from ..report.tsne import feature_map
 from ..runs.files import write_text
 from ..studies.plan import PlannedRun
 from .cells import VARIANTS, Cell, Exhibit, Request
+from .comparison import PublishedComparison, as_dicts, compare_with_published, to_csv
 from .scales import in_words
 
 Cells = Sequence[tuple[Cell, PlannedRun]]
@@ -36,10 +34,10 @@ def write_exhibit(exhibit: Exhibit, request: Request, cells: Cells, folder: Path
         "scale_in_words": in_words(request.scale),
         "recipe": request.recipe,
         "order": request.order or "as the recipe has it",
-        "cells": published_json(rows, request.scale),
+        "cells": as_dicts(rows, request.scale),
     }
     write_text(folder / "table.json", json.dumps(answer, indent=1) + "\n")
-    write_text(folder / "table.csv", flat_csv(answer["cells"]))  # type: ignore[arg-type]
+    write_text(folder / "table.csv", to_csv(as_dicts(rows, request.scale)))
     files = ["table.json", "table.csv"]
     picture = _picture(exhibit, request, rows, cells)
     if picture is not None:
@@ -51,7 +49,7 @@ def write_exhibit(exhibit: Exhibit, request: Request, cells: Cells, folder: Path
 def _picture(
     exhibit: Exhibit, request: Request, rows: Sequence[PublishedComparison], cells: Cells
 ) -> ReportFigure | None:
-    if not all(one.row.results for one in rows):
+    if not all(one.row.group.runs for one in rows):
         return None  # some cell has no finished run
     if exhibit.shows == "apt-act":
         return apt_act(rows, request)
@@ -76,10 +74,10 @@ def apt_act(rows: Sequence[PublishedComparison], request: Request) -> ReportFigu
             for i, variant in enumerate(VARIANTS):
                 for x, column in enumerate(columns):
                     one = next(r for r in rows if column == (r.cell.B, r.cell.C) and r.cell.variant == variant)
-                    spread = one.row.spread(metric)
+                    spread = one.row.metrics[metric]
                     if spread is None:
                         continue
-                    settings = one.row.settings
+                    settings = one.settings
                     protocol = [settings.protocol.base, settings.protocol.step]
                     table.append([metric, settings.method, *protocol, spread.mean, spread.deviation])
                     axes.bar(
@@ -96,7 +94,7 @@ def apt_act(rows: Sequence[PublishedComparison], request: Request) -> ReportFigu
 
 
 def _ours(rows: Sequence[PublishedComparison], column: tuple[int, int]) -> str:
-    settings = next(one.row.settings for one in rows if column == (one.cell.B, one.cell.C))
+    settings = next(one.settings for one in rows if column == (one.cell.B, one.cell.C))
     return f"B={settings.protocol.base}\nC={settings.protocol.step}"
 
 
@@ -109,45 +107,29 @@ def phases(rows: Sequence[PublishedComparison], request: Request) -> ReportFigur
         panels = figure.subplots(1, len(steps), squeeze=False)[0]
         for axes, step in zip(panels, steps, strict=True):
             ours = [one for one in rows if step == one.cell.C]
-            for one in ours:
-                table += _curve(axes, one)
-            classes = ours[0].row.settings.protocol.step
+            curves = [accuracy_curve(one.row.group.runs, one.settings.method) for one in ours]
+            draw_curves(axes, curves, [_look(one.cell) for one in ours])
+            for one, curve in zip(ours, curves, strict=True):
+                table += [[one.settings.method, one.settings.protocol.step, *point] for point in curve.points()]
+            classes = ours[0].settings.protocol.step
             axes.set_title(f"{classes} class{'es' if classes != 1 else ''} a task")
-            axes.set_xlabel("classes seen")
+            if axes is not panels[0]:
+                axes.set_ylabel("")
             log_accuracy(axes)
-            axes.grid(True)
-        panels[0].set_ylabel("accuracy on all classes seen (%)")
-        legend_below(figure, panels[0].get_lines(), [_label(one) for one in rows if steps[0] == one.cell.C])
+        legend_below(figure, panels[0].get_lines(), [one.settings.method for one in rows if steps[0] == one.cell.C])
     about = f"Accuracy after each task with equal tasks, mean of {_seeds(rows)}; scale {request.scale}"
     return ReportFigure("phases", figure, table, f"Curves. {about}.", about)
 
 
-def _label(one: PublishedComparison) -> str:
-    return one.row.settings.method
-
-
-def _curve(axes: Axes, one: PublishedComparison) -> list[list[Any]]:
-    results = list(one.row.results.values())
-    curves = [[task["accuracy"][result["headline"]] for task in result["tasks"]] for result in results]
-    sizes = [len(task["classes"]) for task in results[0]["tasks"]]
-    seen = [sum(sizes[: i + 1]) for i in range(len(sizes))]
-    columns = list(zip(*curves, strict=True))
-    mean = [statistics.fmean(column) for column in columns]
-    sd = [statistics.stdev(column) if len(column) > 1 else None for column in columns]
-    bare = one.cell.variant == "base"
-    axes.plot(
-        seen,
-        mean,
-        color=COLOURS[BASES.index(one.cell.base)],
-        linestyle="--" if bare else "-",
-        linewidth=1.1 if bare else 1.6,
-    )
-    step = one.row.settings.protocol.step
-    return [[_label(one), step, *point] for point in zip(seen, mean, sd, strict=True)]
+def _look(cell: Cell) -> dict[str, Any]:
+    """A colour for each base; dashes where it is bare."""
+    bare = cell.variant == "base"
+    line = {"linestyle": "--" if bare else "-", "linewidth": 1.1 if bare else 1.6}
+    return {"color": COLOURS[BASES.index(cell.base)], **line}
 
 
 def _seeds(rows: Sequence[PublishedComparison]) -> str:
-    counts = sorted({len(one.row.results) for one in rows})
+    counts = sorted({len(one.row.group.runs) for one in rows})
     return (
         f"{counts[0]} seed{'s' if counts != [1] else ''}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
     )

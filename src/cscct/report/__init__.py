@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..analysis.differences import Differences, find_differences
-from ..analysis.load import Group, find_runs, group_runs, read_runs
-from ..analysis.measures import summarise
+from ..analysis.groups import Group, group_runs
+from ..analysis.load import find_runs, read_runs
+from ..analysis.tables import csv_text, results_table
 from ..errors import UserError
 from ..runs.files import write_text
-from .canvas import FigureWriter, as_csv
+from .canvas import FigureWriter
 from .page import GENERATOR, box, folded, render
 from .sections import Sections
-from .tables import runs_table, summary_table
+from .tables import runs_table
 
 __all__ = ["find_runs", "write_report"]
 
@@ -75,10 +76,10 @@ def _compose(
     log_axis: bool,
     title: str | None,
 ) -> str:
-    rows = summarise(groups)
-    (writer.folder.parent / "summary.csv").write_text(as_csv(summary_table(rows)), encoding="utf-8")
-    (writer.folder.parent / "runs.csv").write_text(as_csv(runs_table(groups)), encoding="utf-8")
-    sections = Sections(groups, rows, writer, log_axis).build()
+    table = results_table(groups)
+    (writer.folder.parent / "summary.csv").write_text(table.to_csv(), encoding="utf-8")
+    (writer.folder.parent / "runs.csv").write_text(csv_text(runs_table(groups)), encoding="utf-8")
+    sections = Sections(groups, table.rows, writer, log_axis).build()
     if writer.missing_glyphs:
         notes = [*notes, "Some class names hold characters that no installed font has; figures show boxes for them."]
     runs = [run for group in groups for run in group.runs]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import math
 import re
@@ -22,6 +21,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
+
+from ..analysis.tables import csv_text
 
 WIDTH = 7.0  # inches: a page of a paper between its margins
 DPI = 200
@@ -77,7 +78,7 @@ class FigureWriter:
 
     def write_table(self, name: str, table: Sequence[Sequence[Any]]) -> None:
         """A CSV file without a figure."""
-        (self.folder / f"{name}.csv").write_text(as_csv(table), encoding="utf-8")
+        (self.folder / f"{name}.csv").write_text(csv_text(table), encoding="utf-8")
 
     def name(self, kind: str, label: str) -> str:
         """A file name for one group's figure, distinct from all others also where case does not count."""
@@ -102,20 +103,6 @@ def style() -> Any:
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure, in inches, that arranges its parts without overlap."""
     return Figure(figsize=(width, height), layout="constrained")
-
-
-def as_csv(table: Sequence[Sequence[Any]]) -> str:
-    """Numbers have all their digits; NaN is an empty cell."""
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([[_csv_cell(cell) for cell in row] for row in table])
-    return out.getvalue()
-
-
-def _csv_cell(cell: Any) -> Any:
-    """Text that a spreadsheet would take for a formula begins with an apostrophe."""
-    if isinstance(cell, str):
-        return f"'{cell}" if cell.startswith(FORMULA) else cell
-    return "" if cell != cell else cell
 
 
 def short(name: str, length: int = 24) -> str:

@@ -15,55 +15,34 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from ..analysis.load import Array, Group
-from ..analysis.measures import SummaryRow, mean_and_sd
+from ..analysis.groups import Group
+from ..analysis.load import Array
+from ..analysis.measures import accuracy_curve
+from ..analysis.statistics import SummaryRow
 from .canvas import WIDTH, ReportFigure, legend_below, legend_height, new_figure, short, style
-from .curves import COLOURS, MARKERS
+from .curves import COLOURS, draw_curves
 
-LINES = ("-", "--", ":", "-.")
 ROWS = 50  # bars in a column
 MOST = 200  # bars in a figure; of more classes the ends are shown
 ERROR_BAR = "± one standard deviation over seeds"
 
 
-def line_style(i: int) -> dict[str, Any]:
-    """Colour, line and marker of the i-th of several curves: 32 that differ."""
-    return {
-        "color": COLOURS[i % len(COLOURS)],
-        "linestyle": LINES[i // len(COLOURS) % len(LINES)],
-        "marker": MARKERS[i % len(MARKERS)],
-        "markersize": 4,
-        "linewidth": 1.4,
-    }
-
-
 def accuracy_curves(name: str, groups: Sequence[Group], log_axis: bool) -> ReportFigure:
     """Accuracy on all classes seen against their number, a curve for each group of one dataset."""
+    curves = [accuracy_curve(group.runs, group.label) for group in groups]
     table: list[list[Any]] = [["group", "task", "classes_seen", "accuracy_mean", "accuracy_sd", "seeds"]]
+    for group, curve in zip(groups, curves, strict=True):
+        table += [[group.label, t + 1, *point, curve.seeds] for t, point in enumerate(curve.points())]
     with style():
         labels = [with_prediction(group) for group in groups]
         figure = new_figure(WIDTH, 3.2 + legend_height(WIDTH, labels))
         axes = figure.add_subplot()
-        handles: list[Artist] = []
-        for i, group in enumerate(groups):
-            mean, sd = mean_and_sd([run.curve for run in group.runs])
-            seen = np.cumsum(group.runs[0].sizes)
-            look = line_style(i) | ({"marker": ""} if len(seen) > 30 else {})
-            handles += axes.plot(seen, mean, **look)
-            if len(group.runs) > 1:
-                axes.fill_between(seen, mean - sd, mean + sd, color=look["color"], alpha=0.15, linewidth=0)
-            deviations = sd if len(group.runs) > 1 else np.full(len(sd), np.nan)
-            points = zip(seen.tolist(), mean.tolist(), deviations.tolist(), strict=True)
-            table += [[group.label, t + 1, *point, len(group.runs)] for t, point in enumerate(points)]
-        axes.set(xlabel="classes seen", ylabel="accuracy on all classes seen (%)")
-        axes.grid()
-        low, high = axes.get_ylim()
-        axes.set_ylim(max(low, 0), min(high, 100.5))
+        handles = draw_curves(axes, curves)
         if log_axis:
             log_accuracy(axes)
         legend_below(figure, handles, labels)
     ends = "; ".join(
-        f"{group.label} ends at {mean_and_sd([r.curve for r in group.runs])[0][-1]:.1f} %" for group in groups[:8]
+        f"{group.label} ends at {curve.mean[-1]:.1f} %" for group, curve in zip(groups[:8], curves[:8], strict=True)
     )
     band = (
         " Lines are means over seeds, bands ± one standard deviation." if any(len(g.runs) > 1 for g in groups) else ""

@@ -9,7 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..analysis.load import Array, Group
+from ..analysis.groups import Group
+from ..analysis.load import Array
 from ..analysis.measures import LossSeries
 from .canvas import WIDTH, ReportFigure, new_figure, plain, style
 from .curves import COLOURS

@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.image import AxesImage
 
-from ..analysis.load import Array, Group
+from ..analysis.groups import Group
+from ..analysis.load import Array
 from ..analysis.measures import accuracy_matrix, mean_and_sd
 from .canvas import NAMES, ReportFigure, boundaries, named_ticks, new_figure, style
 

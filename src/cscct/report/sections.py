@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ..analysis.differences import protocols
-from ..analysis.load import Group, Missing
-from ..analysis.measures import SummaryRow, confusion_of, forgetting_of, losses_of, shares_of, similarity_of
-from ..analysis.statistics import METRICS, Spread
+from ..analysis.groups import Group
+from ..analysis.load import Missing
+from ..analysis.measures import confusion_of, forgetting_of, losses_of, shares_of, similarity_of
+from ..analysis.statistics import METRICS, Spread, SummaryRow
 from . import figures, maps, page
 from .canvas import FigureWriter, ReportFigure
 from .losses import loss_curves

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..analysis.measures import SummaryRow
-from ..analysis.statistics import METRICS, Spread
+from ..analysis.statistics import METRICS, Spread, SummaryRow
+from ..analysis.tables import other_prediction
 from . import page
-from .tables import other_prediction
 
 COLUMNS = dict(zip(METRICS, ("Average incremental", "Last", "APT", "ACT", "Forgetting"), strict=True))
 PREDICTIONS = {"classifier": "classifier", "nme": "nearest mean"}

@@ -9,11 +9,11 @@ from typing import Any
 
 from matplotlib.artist import Artist
 
-from ..analysis.measures import SummaryRow
 from ..analysis.settings import label_groups
-from ..analysis.statistics import METRICS
+from ..analysis.statistics import METRICS, SummaryRow
 from .canvas import WIDTH, ReportFigure, legend_below, legend_height, new_figure, style
-from .figures import ERROR_BAR, line_style
+from .curves import line_style
+from .figures import ERROR_BAR
 
 AVERAGE = METRICS[0]
 LOGARITHMIC = 20  # from this ratio of the largest to the smallest value on, the axis is logarithmic

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..analysis.load import Group, Missing, Run
+from ..analysis.groups import Group
+from ..analysis.load import Missing, Run
 from ..errors import UserError
 
 

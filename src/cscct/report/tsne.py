@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from matplotlib.lines import Line2D
 
-from ..analysis.load import Array, Group, Missing, Run
-from ..analysis.measures import base_of
+from ..analysis.groups import Group
+from ..analysis.load import Array, Missing, Run
+from ..analysis.statistics import counterpart
 from .canvas import WIDTH, ReportFigure, legend_below, legend_height, new_figure, plain, short, style
 from .curves import COLOURS, MARKERS
 
@@ -27,7 +28,7 @@ def choose_pair(groups: Sequence[Group]) -> list[tuple[str, Run]]:
     ready = sorted((group for group in groups if group.complete), key=lambda group: -group.runs[0].sizes[0])
     for suffix in ("cscct", "csc", "ct"):
         for group in ready:
-            base = base_of(group, ready) if group.method == f"{group.base}+{suffix}" else None
+            base = counterpart(group, ready) if group.method == f"{group.base}+{suffix}" else None
             shared = set(group.seeds) & set(base.seeds) if base else set()
             if base and shared:
                 return [(one.label, one.runs[one.seeds.index(min(shared))]) for one in (base, group)]

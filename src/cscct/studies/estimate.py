@@ -1,10 +1,11 @@
-"""How long a run may take, before it has begun: the multiplications it needs, at an assumed speed.
+"""How long a run may take, before it has begun: its multiplications at an assumed speed, and what every step costs.
 
 Only a rule of thumb, and only for CPUs. Once runs of the same plan are finished, what they took corrects it.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +15,10 @@ from ..data.registry import DATASETS
 from ..data.tasks import split_tasks
 from ..structs import Task
 
+START_SECONDS = 4.0  # of a process: importing, reading data, building the network
+LAYER_SECONDS = (
+    0.7e-3  # of each layer in a step of training, whatever its size: what small networks spend their time on
+)
 FLOPS = 40e9  # a second and core, as measured with these small networks on a core of a server, others busy too
 # Forward and backward, the previous network's forward, forward alone.
 TRAIN, TEACHER, READ = 3.0, 1.0, 1.0
@@ -22,16 +27,33 @@ MANY = 10**9
 
 def seconds(settings: Settings) -> tuple[float, float] | None:
     """Of the first task, and of all that comes after; None where the dataset does not say how large it is."""
-    kind = DATASETS[settings.dataset]
-    if kind.extent is None or kind.num_classes is None:
+    kind = DATASETS.get(settings.dataset)
+    if kind is None or kind.extent is None or kind.num_classes is None:
         return None
     classes, extent, data = settings.data.classes or kind.num_classes, kind.extent, settings.data
     train, test = min(data.train_per_class or MANY, extent.train), min(data.test_per_class or MANY, extent.test)
     base = min(settings.protocol.base or (classes + 1) // 2, classes)
     tasks = split_tasks(classes, base, settings.protocol.step or max(1, (classes - base + 4) // 5))
-    passes = [_passes(settings, task, train, test) for task in tasks]
     speed = FLOPS * max(1, settings.runtime.threads) / (2 * _multiplications(settings, extent.size))
-    return passes[0] / speed, sum(passes[1:]) / speed
+    times = [
+        _passes(settings, task, train, test) / speed + _steps(settings, task, train) * _step_seconds(settings, task)
+        for task in tasks
+    ]
+    return times[0], sum(times[1:])
+
+
+def _steps(settings: Settings, task: Task, train: int) -> float:
+    """Steps of training in a task."""
+    quota = min(settings.memory.quota(task.n_seen), train)
+    steps = settings.train.epochs * math.ceil((task.n_new * train + task.n_old * quota) / settings.train.batch_size)
+    if settings.finetune is not None and not task.is_first:
+        steps += settings.finetune.epochs * math.ceil(task.n_seen * quota / settings.finetune.batch_size)
+    return steps
+
+
+def _step_seconds(settings: Settings, task: Task) -> float:
+    """What a step costs beside its multiplications."""
+    return LAYER_SECONDS * settings.network.depth * (1.0 if task.is_first else (TRAIN + TEACHER) / TRAIN)
 
 
 def _passes(settings: Settings, task: Task, train: int, test: int) -> float:

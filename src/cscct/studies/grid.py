@@ -73,27 +73,58 @@ def _sentence(finding: Any) -> str:
     return f"{place} is {finding['input']!r}: {finding['msg'][0].lower()}{finding['msg'][1:]}"
 
 
-def plan_study(study: Study, out: Path, overrides: Sequence[Raw] = ()) -> list[PlannedRun]:
-    """The runs of a study, each once, in folders of `out` that are named by what was varied."""
+def plan_study(
+    study: Study, out: Path, overrides: Sequence[Raw] = (), *, config: Raw | None = None, separator: str = "_"
+) -> list[PlannedRun]:
+    """The runs of a study, each once, in folders of `out` that are named by what was varied.
+
+    config: settings from a file, below those of the study. separator: between the name of a group and its seed.
+    """
     methods = [canonical_name(method) for method in study.methods]
     for key in study.grid:
         if not any(_concerns(key, method) for method in methods):
             raise UserError(f"The grid varies {key}, but none of {', '.join(methods)} has that loss.")
-    common = tuned_for([*_layers(study.set), *overrides], methods)
+    common = tuned_for([config or {}, *_layers(study.set), *overrides], methods)
     plan: dict[str, PlannedRun] = {}
-    for (method, shared), point in itertools.product(zip(methods, common, strict=True), _points(study.grid)):
+    for (method, (file, *shared)), point in itertools.product(zip(methods, common, strict=True), _points(study.grid)):
         point = {key: value for key, value in point.items() if _concerns(key, method)}
         recipe = point.get("recipe", study.recipe)
         own = [*shared, *_layers(point)]
         if study.linear_lr:
             own = with_linear_rate(own, method, study.dataset, recipe or "released")
-        cell = cell_name(method, point)
+        group = group_name(method, point)
         for seed in study.seeds:
-            name = f"{cell}_seed{seed}"
+            name = f"{group}{separator}seed{seed}"
             if name not in plan:  # a method that an axis does not concern comes by once for each of its values
-                settings = resolve(method, study.dataset, recipe=recipe, overrides=[*own, {SEED: seed}])
-                plan[name] = PlannedRun(cell, settings, RunFolder(out / name))
+                layers = [*own, {SEED: seed}]
+                settings = resolve(method, study.dataset, recipe=recipe, config=file, overrides=layers)
+                plan[name] = PlannedRun(group, settings, RunFolder(out / name))
     return list(plan.values())
+
+
+def plan_comparison(
+    methods: Sequence[str],
+    dataset: str,
+    seeds: Sequence[int],
+    out: Path,
+    *,
+    recipe: str | None = None,
+    config: Raw | None = None,
+    overrides: Sequence[Raw] = (),
+) -> list[PlannedRun]:
+    """The runs of several methods on the same seeds, in folders `METHOD-seedN` of `out`.
+
+    config: settings from a file; of method, dataset and seed the arguments count.
+    """
+    names = list(dict.fromkeys(map(canonical_name, methods)))
+    if len(names) < 2:
+        raise UserError(
+            f"A comparison needs two or more methods, and {', '.join(names) or 'none'} is given; "
+            f"one alone is run with `cscct run {names[0] if names else 'METHOD'} {dataset}`."
+        )
+    raw = {"dataset": dataset, "methods": names, "seeds": list(seeds), "recipe": recipe}
+    study = parse_study(raw, "The comparison")
+    return plan_study(study, out, overrides, config=config, separator="-")
 
 
 def _points(grid: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
@@ -113,19 +144,20 @@ def _concerns(key: str, method: str) -> bool:
 
 
 def with_linear_rate(layers: Sequence[Raw], method: str, dataset: str, recipe: str) -> list[Raw]:
-    """The learning rate in proportion to the batch size, from where the recipe has them; one that is given stays."""
+    """Learning rates in proportion to the batch sizes, from where the recipe has them; a rate that is given stays."""
     given: Raw = {}
     for layer in layers:
         merge(given, layer)
-    train = given.get("train") or {}
-    if "batch_size" not in train or "lr" in train:
-        return list(layers)
-    own = preset_layers(method, dataset, recipe).get("train") or {}
-    lr, batch = own.get("lr", Stage.lr), own.get("batch_size", Stage.batch_size)
-    return [*layers, {"train": {"lr": lr * train["batch_size"] / batch}}]
+    preset, rates = preset_layers(method, dataset, recipe), []
+    for section in ("train", "finetune"):
+        wanted, own = given.get(section) or {}, preset.get(section) or {}
+        if "batch_size" in wanted and "lr" not in wanted:
+            lr, batch = own.get("lr", Stage.lr), own.get("batch_size", Stage.batch_size)
+            rates.append({section: {"lr": lr * wanted["batch_size"] / batch}})
+    return [*layers, *rates]
 
 
-def cell_name(method: str, point: Mapping[str, Any]) -> str:
+def group_name(method: str, point: Mapping[str, Any]) -> str:
     """A folder's name: readable, the same tomorrow, and different for different values."""
     parts = [method, *(f"{key}-{_text(value)}" for key, value in point.items())]
     name = "_".join(parts)
@@ -141,11 +173,3 @@ def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "-".join(_text(one) for one in value)
     return re.sub(r"[^A-Za-z0-9.+-]+", "-", str(value))
-
-
-def cells(plan: Sequence[PlannedRun]) -> dict[str, list[PlannedRun]]:
-    """The runs of each cell, in the plan's order."""
-    found: dict[str, list[PlannedRun]] = {}
-    for planned in plan:
-        found.setdefault(planned.cell, []).append(planned)
-    return found

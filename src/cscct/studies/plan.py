@@ -1,21 +1,25 @@
-"""Many runs, thought through before any begins. Needs neither data nor torch, so a plan is there at once."""
+"""The runs of a study before any begins. Needs neither data nor torch, so a plan is there at once."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from ..config import RuntimeSpec, Settings
 from ..learn.protocol import with_protocol
 from ..runs.first_tasks import first_task_fingerprint
 from ..runs.folder import RunFolder, State
-from .estimate import measured_ratio, seconds
+from .datasets import DatasetCache
+from .estimate import START_SECONDS, measured_ratio, seconds
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    cell: str  # what it is called without its seed: the runs of a cell differ by seed only
+    """A run of a study: its settings and where it is to be."""
+
+    group: str  # its name without the seed: the runs of a group differ by seed only
     settings: Settings
     folder: RunFolder
 
@@ -23,20 +27,41 @@ class PlannedRun:
     def name(self) -> str:
         return self.folder.path.name
 
-    def taken_up(self) -> tuple[State, PlannedRun]:
-        """How far it is, and the run as it began: another sitting may have other threads, which then stay."""
-        state = self.folder.state(self.settings)
-        if state == "free":
-            return state, self
-        return state, replace(self, settings=self.folder.settings())
+    @cached_property
+    def first_task(self) -> str:
+        """Equal for runs of a plan that can share their first task. The data, which are not read yet, and the machine
+        are the same for all of them."""
+        return first_task_fingerprint(self.settings.model_copy(update={"runtime": RuntimeSpec()}), "")
+
+    def state(self) -> State:
+        """How far it is; a folder that holds another run is an error. Other threads do not make another run."""
+        return self.folder.state(self.settings)
+
+    def has_first_task(self) -> bool:
+        """Whether its first task is done."""
+        return bool(self.folder.result().get("tasks"))
+
+    def begin(self) -> None:
+        """Makes the folder, with the config in it, where there is none yet."""
+        if self.state() == "free":
+            self.folder.create(self.settings)
+
+    def as_begun(self) -> PlannedRun:
+        """The run as an earlier process began it: its threads and device stay."""
+        return self if self.state() == "free" else replace(self, settings=self.folder.settings())
 
 
-def completed(planned: PlannedRun, num_classes: int, threads: int) -> PlannedRun:
-    """With B, C and threads decided; a run that has begun stays as it began."""
-    settings = with_protocol(planned.settings, num_classes)
-    runtime = replace(settings.runtime, threads=settings.runtime.threads or threads)
-    settings = settings.model_copy(update={"runtime": runtime})
-    return replace(planned, settings=settings).taken_up()[1]
+def complete_plan(plan: Sequence[PlannedRun], datasets: DatasetCache, threads: int) -> list[PlannedRun]:
+    """With B, C and threads decided where they were left open; runs that have begun stay as they began."""
+    counts: dict[str, int] = {}
+    completed = []
+    for run in plan:
+        if run.settings.dataset not in counts:
+            counts[run.settings.dataset] = datasets.count_classes(run.settings)
+        settings = with_protocol(run.settings, counts[run.settings.dataset])
+        runtime = replace(settings.runtime, threads=settings.runtime.threads or threads)
+        completed.append(replace(run, settings=settings.model_copy(update={"runtime": runtime})).as_begun())
+    return completed
 
 
 @dataclass(frozen=True)
@@ -48,6 +73,7 @@ class PlanSummary:
     shared: int  # runs that take one from another
     processes: int
     measured: bool  # whether the times come from runs that are finished, or from a rule of thumb
+    on_gpu: bool = False  # whether a GPU is asked for
 
     @property
     def seconds(self) -> float | None:
@@ -60,50 +86,50 @@ class PlanSummary:
 
 def summarize_plan(plan: Sequence[PlannedRun], processes: int) -> PlanSummary:
     """Finished runs take no time, and of runs with the same first task only one trains it."""
-    taken = [planned.taken_up() for planned in plan]
-    results = [planned.folder.result() for _, planned in taken]
-    ratio = measured_ratio(
-        [(run.settings, result) for (state, run), result in zip(taken, results, strict=True) if state == "finished"]
-    )
-    ready = {_first_task(run.settings) for (_, run), result in zip(taken, results, strict=True) if result.get("tasks")}
+    states = [run.state() for run in plan]
+    finished = [
+        (run.settings, run.folder.result()) for run, state in zip(plan, states, strict=True) if state == "finished"
+    ]
+    ratio = measured_ratio(finished)
+    ready = {run.first_task for run in plan if run.has_first_task()}
     train = shared = 0
     runs: list[tuple[PlannedRun, State, float | None]] = []
-    for state, planned in taken:
+    for run, state in zip(plan, states, strict=True):
         left: float | None = 0.0
         if state != "finished":
-            key = _first_task(planned.settings)
-            expected = seconds(planned.settings)
-            left = None
-            if expected is not None:
-                left = (expected[1] + (0.0 if key in ready else expected[0])) * (ratio or 1.0)
-            shared += key in ready
-            train += key not in ready
-            ready.add(key)
-        runs.append((planned, state, left))
-    return PlanSummary(tuple(runs), train, shared, max(1, processes), ratio is not None)
+            left = _seconds_left(run, ratio, run.first_task in ready)
+            shared += run.first_task in ready
+            train += run.first_task not in ready
+            ready.add(run.first_task)
+        runs.append((run, state, left))
+    on_gpu = any(run.settings.runtime.device in ("cuda", "mps") for run in plan)
+    return PlanSummary(tuple(runs), train, shared, max(1, processes), ratio is not None, on_gpu)
 
 
-def _first_task(settings: Settings) -> str:
-    """Equal for runs that share their first task. The data, which are not read yet, and the machine are the same for
-    all."""
-    return first_task_fingerprint(settings.model_copy(update={"runtime": RuntimeSpec()}), "")
+def _seconds_left(run: PlannedRun, ratio: float | None, first_task_ready: bool) -> float | None:
+    """None where it cannot be told: the rule of thumb is for CPUs."""
+    expected = seconds(run.settings)
+    if expected is None or (ratio is None and run.settings.runtime.device in ("cuda", "mps")):
+        return None
+    first, rest = expected
+    return START_SECONDS + (rest + (0.0 if first_task_ready else first)) * (ratio or 1.0)
 
 
 def as_json(plan: PlanSummary) -> dict[str, Any]:
     return {
         "runs": [
             {
-                "name": planned.name,
-                "cell": planned.cell,
-                "method": planned.settings.method,
-                "seed": planned.settings.seed,
-                "recipe": planned.settings.recipe,
+                "name": run.name,
+                "group": run.group,
+                "method": run.settings.method,
+                "seed": run.settings.seed,
+                "recipe": run.settings.recipe,
                 "state": state,
                 "seconds_left": left,
-                "first_task": _first_task(planned.settings),
-                "settings": planned.settings.dump(),
+                "first_task": run.first_task,
+                "settings": run.settings.dump(),
             }
-            for planned, state, left in plan.runs
+            for run, state, left in plan.runs
         ],
         "finished": plan.count("finished"),
         "first_tasks_to_train": plan.first_tasks,

@@ -1,54 +1,103 @@
-"""Runs as processes of this machine, each a `cscct run`."""
+"""Where the runs of a study are carried out on this machine: in this process, or in processes of their own."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
+from ..config import Settings
+from ..learn.device import choose_device
 from ..runs.first_tasks import FirstTaskCache
-from .scheduler import Job, Outcome, RunHandle, begin
+from ..runs.listeners import Listener
+from .datasets import DatasetCache
+from .plan import PlannedRun
+from .scheduler import RunHandle
+from .worker import EXIT_CODES, Outcome, WorkOrder, carry_out_run
 
 MESSAGES = "messages.txt"
 
 
+class InProcessExecutor:
+    """One run after another in this process: `start` returns when the run has ended."""
+
+    slots = 1
+
+    def __init__(
+        self,
+        datasets: DatasetCache,
+        first_tasks: FirstTaskCache,
+        listener: Listener,
+        stop: Callable[[], bool],
+    ):
+        self.datasets, self.first_tasks, self.listener, self.stop = datasets, first_tasks, listener, stop
+
+    def check(self, settings: Settings) -> None:
+        choose_device(settings.runtime.device)
+        self.datasets.of(settings)
+
+    def start(self, run: PlannedRun) -> RunHandle:
+        return _Ended(carry_out_run(run.folder, self.datasets, self.first_tasks, self.listener, self.stop))
+
+
+class _Ended:
+    """A run that has ended already."""
+
+    def __init__(self, outcome: Outcome):
+        self.outcome = outcome
+
+    def ended(self) -> Outcome:
+        return self.outcome
+
+    def ask_to_stop(self) -> None: ...
+
+    def wait(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
 class ProcessExecutor:
-    """Runs as processes of this machine, each a `cscct run`.
+    """Up to `slots` runs at a time, each in a process of its own."""
 
-    arguments: further words for each of them (data folder, plugins).
-    """
+    def __init__(self, slots: int, datasets: DatasetCache, first_tasks: FirstTaskCache, plugins: Sequence[Path] = ()):
+        self.slots, self.datasets, self.first_tasks = slots, datasets, first_tasks
+        self.plugins = tuple(map(str, plugins))
 
-    def __init__(self, slots: int, first_tasks: FirstTaskCache, arguments: Sequence[str] = ()):
-        self.slots, self.first_tasks, self.arguments = slots, first_tasks, tuple(arguments)
+    def check(self, settings: Settings) -> None:
+        choose_device(settings.runtime.device)
+        self.datasets.check(settings)
 
-    def start(self, job: Job) -> RunHandle:
-        begin(job)
-        path = job.folder.path
-        words = ["run", "--config", str(path / "config.yaml"), "--out", str(path), "--quiet"]
-        words += ["--first-tasks", str(self.first_tasks.folder), *self.arguments]
+    def start(self, run: PlannedRun) -> RunHandle:
+        path, data = run.folder.path, self.datasets.data_dir
+        order = WorkOrder(str(path), str(self.first_tasks.folder), str(data) if data else None, self.plugins)
+        command = [sys.executable, "-m", "cscct.studies.worker", order.to_json()]
         with (path / MESSAGES).open("w") as messages:  # not a pipe: nobody reads it while the run works
-            command = [sys.executable, "-m", "cscct", *words]
-            return _Process(job, subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=messages, text=True))
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=messages, text=True
+            )
+        return _Process(path / MESSAGES, process)
 
 
 class _Process:
-    def __init__(self, job: Job, process: subprocess.Popen[str]):
-        self.job, self.process = job, process
+    def __init__(self, messages: Path, process: subprocess.Popen[str]):
+        self.messages, self.process = messages, process
         self.kill, self.ask_to_stop = process.kill, process.terminate
 
     def ended(self) -> Outcome | None:
         code = self.process.poll()
         if code is None:
             return None
-        if code == 0:
-            return Outcome("finished")
-        lines = (self.job.folder.path / MESSAGES).read_text().strip().splitlines()
-        words = lines[-1].removeprefix("error: ") if lines else ""
-        if code < 0 or not words.strip() or not lines[-1].startswith("error: "):
-            return Outcome(
-                "died", f"it was ended by signal {-code}." if code < 0 else words or f"it ended with code {code}."
-            )
-        return Outcome("failed", words)
+        lines = self.messages.read_text().strip().splitlines()
+        warnings = tuple(line.removeprefix("warning: ") for line in lines if line.startswith("warning: "))
+        how = next((how for how, known in EXIT_CODES.items() if known == code), "died")
+        words = lines[-1] if lines else ""
+        if how == "finished":
+            return Outcome("finished", "", warnings)
+        if how != "died" and words.startswith("error: "):
+            return Outcome(how, words.removeprefix("error: "), warnings)  # type: ignore[arg-type]
+        died = f"it was ended by signal {-code}." if code < 0 else words or f"it ended with code {code}."
+        return Outcome("died", died, warnings)
 
     def wait(self) -> None:
         self.process.wait()

@@ -1,94 +1,24 @@
-"""Many runs, one after another here or several at a time elsewhere; first tasks are shared."""
+"""The scheduler of studies: which run is started when, what becomes of it, and what is tried again."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Protocol
 
 from ..config import Settings
-from ..data import Dataset
-from ..data.registry import Progress, no_progress
-from ..errors import Interrupted, RunFailed, Warn
-from ..learn.dataset import load_dataset
-from ..learn.protocol import complete
-from ..runs.first_tasks import FirstTaskCache, first_task_fingerprint
-from ..runs.folder import RunFolder
-from ..runs.listeners import Listener
-from ..runs.record import Result
-from ..runs.runner import execute
+from ..errors import Interrupted, RunFailed, UserError
+from ..runs.files import LOCK, locked
+from .plan import PlannedRun
+from .worker import Outcome
 
 POLL_SECONDS = 0.2
-MESSAGES = "messages.txt"
 Stop = Callable[[], bool]
 
 
-@dataclass(frozen=True)
-class Job:
-    settings: Settings  # complete
-    folder: RunFolder
-    first_task: str  # fingerprint of what it could share
-
-    @property
-    def name(self) -> str:
-        return self.folder.path.name
-
-
-class DatasetCache:
-    """Loads each dataset once for all the runs that read it the same way."""
-
-    def __init__(self, data_dir: Path | None, warn: Warn, progress: Progress = no_progress):
-        self.data_dir, self.warn, self.progress = data_dir, warn, progress
-        self.loaded: dict[tuple[str | bool | float | None, ...], Dataset] = {}
-        self.hashes: dict[int, str] = {}
-
-    def of(self, settings: Settings) -> Dataset:
-        data = settings.data
-        seed = settings.seed if settings.dataset == "folder" else 0  # the split of a folder is drawn from the seed
-        key = (settings.dataset, data.skip_bad_images, data.test_fraction, data.cache, seed)
-        if key not in self.loaded:
-            self.loaded[key] = load_dataset(settings, self.data_dir, self.warn, self.progress)
-        return self.loaded[key]
-
-    def complete(self, settings: Settings) -> Settings:
-        return complete(settings, self.of(settings))
-
-    def job(self, settings: Settings, folder: RunFolder) -> Job:
-        """Hashing the data takes a moment, so it is done once."""
-        dataset, settings = self.of(settings), self.complete(settings)
-        if id(dataset) not in self.hashes:
-            self.hashes[id(dataset)] = dataset.fingerprint()
-        return Job(settings, folder, first_task_fingerprint(settings, self.hashes[id(dataset)]))
-
-
-def run_in_process(
-    jobs: Sequence[Job], datasets: DatasetCache, first_tasks: FirstTaskCache, listener: Listener, stop: Stop
-) -> list[Result]:
-    """One after another in this process. What is finished already is only read."""
-    results, failures = [], []
-    for job in jobs:
-        if job.folder.state(job.settings) == "finished":
-            results.append(job.folder.result())
-            listener.run_finished(results[-1], job.folder.path)
-            continue
-        try:
-            dataset = datasets.of(job.settings)
-            results.append(execute(job.settings, dataset, job.folder, listener, datasets.warn, first_tasks, stop))
-        except RunFailed as failure:
-            failures.append(f"{job.name}: {failure}")
-    raise_failures(failures, len(jobs))
-    return results
-
-
-class Outcome(NamedTuple):
-    how: Literal["finished", "failed", "died"]  # what died may be tried again, what failed would fail again
-    words: str = ""
-
-
 class RunHandle(Protocol):
-    """A run that somebody else carries out."""
+    """A run that has been started."""
 
     def ended(self) -> Outcome | None: ...
 
@@ -100,92 +30,160 @@ class RunHandle(Protocol):
 
 
 class Executor(Protocol):
-    """Where runs are carried out: processes of this machine, or a cluster."""
+    """Where runs are carried out: this process, others of this machine, or a cluster."""
 
-    slots: int
+    slots: int  # runs at a time
 
-    def start(self, job: Job) -> RunHandle: ...
+    def check(self, settings: Settings) -> None:
+        """Refuses a run that cannot be carried out there, before any begins."""
+
+    def start(self, run: PlannedRun) -> RunHandle: ...
 
 
 @dataclass
 class StudyStatus:
-    """How far each run is; what a table on the terminal shows."""
+    """How far each run is."""
 
-    states: dict[str, str]  # waiting, running, finished, failed
+    states: dict[str, str]  # by name: waiting, held (by another process), running, finished, failed
     attempts: dict[str, int] = field(default_factory=dict)
-    words: dict[str, str] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)  # why a run failed, died or is held
+    refused: set[str] = field(default_factory=set)  # of those that failed: by a mistake in what was asked for
 
     def failures(self) -> list[str]:
+        """A sentence for each run that failed."""
         return [f"{name}: {self.words[name]}" for name, state in self.states.items() if state == "failed"]
+
+    def raise_for_failures(self) -> None:
+        """Raises if any run failed: `UserError` where all of them were refused, else `RunFailed`."""
+        failures = self.failures()
+        if not failures:
+            return
+        failed = {name for name, state in self.states.items() if state == "failed"}
+        reasons = {self.words[name] for name in failed}
+        told = reasons.pop() if len(reasons) == 1 else " ".join(failures)
+        kind = UserError if failed <= self.refused else RunFailed
+        raise kind(f"{len(failures)} of {len(self.states)} runs failed. {told}")
 
 
 class StatusListener(Protocol):
+    """Is told after each change, with the name of the run, and now and then without one."""
+
     def __call__(self, status: StudyStatus, changed: str | None) -> None: ...
 
 
-def run_study(
-    jobs: Sequence[Job],
-    place: Executor,
-    first_tasks: FirstTaskCache,
-    watch: StatusListener,
-    stop: Stop,
-    retries: int = 2,
-) -> StudyStatus:
-    """Up to `place.slots` at a time. A run waits while another is training the first task that it can use; one that
-    dies is started again and goes on from its checkpoint; one that fails does not stop the rest."""
-    waiting = [job for job in jobs if job.folder.state(job.settings) != "finished"]
-    status = StudyStatus({job.name: "waiting" if job in waiting else "finished" for job in jobs})
-    running: dict[str, tuple[Job, RunHandle]] = {}
-    watch(status, None)
+class Scheduler:
+    """Carries out the runs of a plan, up to `executor.slots` at a time.
+
+    A run waits while another is training the first task that it can use, and while another process works on it; one
+    that dies is started again and goes on from its checkpoint; one that fails does not stop the rest.
+    """
+
+    def __init__(
+        self,
+        plan: Sequence[PlannedRun],
+        executor: Executor,
+        watch: StatusListener,
+        warn: Callable[[str], None],
+        stop: Stop,
+        retries: int = 2,
+    ):
+        self.executor, self.watch, self.warn, self.stop, self.retries = executor, watch, warn, stop, retries
+        runs = {run.name: run for run in plan}  # a run that stands in a plan twice is carried out once
+        self.waiting = {name: run for name, run in runs.items() if run.state() != "finished"}
+        self.running: dict[str, tuple[PlannedRun, RunHandle]] = {}
+        self.status = StudyStatus({name: "waiting" if name in self.waiting else "finished" for name in runs})
+        self.ready = {run.first_task for run in runs.values() if run.has_first_task()}
+        self.warned: set[str] = set()
+        self.folder = plan[0].folder.path.parent
+
+    def run(self) -> StudyStatus:
+        """Until all runs have ended, or a stop is asked for, which raises `Interrupted`."""
+        self.watch(self.status, None)
+        try:
+            while self.waiting or self.running:
+                for run in list(self.waiting.values()):
+                    if not self.stop() and len(self.running) < self.executor.slots and self._may_start(run):
+                        self._start(run)
+                        self._collect()  # a run in this process has ended by now
+                self._collect()
+                if self.stop() and (self.waiting or self.running):
+                    self._stop_all()
+                self.watch(self.status, None)
+                if self.waiting or self.running:
+                    time.sleep(POLL_SECONDS)
+        finally:
+            for _, handle in self.running.values():
+                handle.kill()
+        return self.status
+
+    def _may_start(self, run: PlannedRun) -> bool:
+        holder = lock_holder(run)
+        if holder is not None:
+            if self.status.words.get(run.name) != holder:
+                self._change(run.name, "held", holder)
+            return False
+        self.status.states[run.name] = "waiting"
+        rivals = [other for other, _ in self.running.values() if other.first_task == run.first_task]
+        if any(other.has_first_task() for other in rivals):
+            self.ready.add(run.first_task)
+        return not rivals or run.first_task in self.ready
+
+    def _start(self, run: PlannedRun) -> None:
+        del self.waiting[run.name]
+        if run.state() == "finished":  # the process that held it has done it all
+            self._change(run.name, "finished")
+            return
+        run.begin()
+        self.status.states[run.name] = "running"
+        self.status.attempts[run.name] = self.status.attempts.get(run.name, 0) + 1
+        self.watch(self.status, None)
+        self.running[run.name] = (run, self.executor.start(run))
+
+    def _collect(self) -> None:
+        for name, (run, handle) in list(self.running.items()):
+            outcome = handle.ended()
+            if outcome is None or (outcome.how == "stopped" and self.stop()):
+                continue
+            del self.running[name]
+            self._pass_on(name, outcome.warnings)
+            if outcome.how == "refused":
+                self.status.refused.add(name)
+            if outcome.how in ("died", "stopped") and self.status.attempts[name] <= self.retries and not self.stop():
+                self.waiting = {name: run, **self.waiting}
+                self._change(name, "waiting", outcome.words)
+            else:
+                self._change(name, "finished" if outcome.how == "finished" else "failed", outcome.words)
+
+    def _change(self, name: str, state: str, words: str = "") -> None:
+        self.status.states[name], self.status.words[name] = state, words
+        self.watch(self.status, name)
+
+    def _pass_on(self, name: str, warnings: Iterable[str]) -> None:
+        """Many runs say the same: it is said once."""
+        for sentence in warnings:
+            if sentence not in self.warned:
+                self.warned.add(sentence)
+                self.warn(f"{name}: {sentence}")
+
+    def _stop_all(self) -> None:
+        """All are asked before any is waited for."""
+        handles = [handle for _, handle in self.running.values()]
+        for handle in handles:
+            handle.ask_to_stop()
+        for handle in handles:
+            handle.wait()
+        outcomes = [handle.ended() for handle in handles]
+        lost = sum(outcome is None or outcome.how not in ("stopped", "finished") for outcome in outcomes)
+        how = f"; {lost} of {len(handles)} runs did not write a checkpoint in time" if lost else " after checkpoints"
+        raise Interrupted(f"Stopped{how}. The same command with --out {self.folder} goes on from there.")
+
+
+def lock_holder(run: PlannedRun) -> str | None:
+    """A sentence that says which process works on a run, if one does."""
+    if not (run.folder.path / LOCK).exists():
+        return None
     try:
-        while waiting or running:
-            for job in list(waiting):
-                if len(running) < place.slots and _may_start(job, running.values(), first_tasks):
-                    waiting.remove(job)
-                    running[job.name] = (job, place.start(job))
-                    status.states[job.name] = "running"
-                    status.attempts[job.name] = status.attempts.get(job.name, 0) + 1
-            for name, (job, handle) in list(running.items()):
-                end = handle.ended()
-                if end is None:
-                    continue
-                del running[name]
-                again = end.how == "died" and status.attempts[name] <= retries and not stop()
-                status.states[name] = "waiting" if again else "finished" if end.how == "finished" else "failed"
-                status.words[name] = end.words
-                if again:
-                    waiting.insert(0, job)
-                watch(status, name)
-            if stop():
-                _stop([handle for _, handle in running.values()])
-                raise Interrupted("Stopped after checkpoints. The same command goes on from there.")
-            watch(status, None)
-            time.sleep(POLL_SECONDS)
-    finally:
-        for _, handle in running.values():
-            handle.kill()
-    return status
-
-
-def _may_start(job: Job, running: Iterable[tuple[Job, RunHandle]], first_tasks: FirstTaskCache) -> bool:
-    in_training = {other.first_task for other, _ in running}
-    return job.first_task not in in_training or first_tasks.has(job.first_task)
-
-
-def _stop(handles: Sequence[RunHandle]) -> None:
-    """All are asked before any is waited for."""
-    for handle in handles:
-        handle.ask_to_stop()
-    for handle in handles:
-        handle.wait()
-
-
-def begin(job: Job) -> None:
-    """A folder with the config, where there is none yet."""
-    if job.folder.state(job.settings) == "free":
-        job.folder.create(job.settings)
-
-
-def raise_failures(failures: Sequence[str], total: int) -> None:
-    if failures:
-        raise RunFailed(f"{len(failures)} of {total} runs failed. " + " ".join(failures))
+        with locked(run.folder.path):
+            return None
+    except UserError as held:
+        return str(held)

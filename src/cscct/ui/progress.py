@@ -5,14 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Column
 
 from ..config import Settings
 from ..runs.listeners import Listener
 from ..structs import Task
+
+if TYPE_CHECKING:
+    from ..studies.scheduler import StudyStatus
 
 Mode = Literal["live", "plain", "quiet"]
 PLAIN_SECONDS = 30.0  # between two plain lines within a task
@@ -46,12 +50,13 @@ class Display(Terminal, Listener):
         self.bar = self.live.add_task("reading data", total=1, status="") if self.live else None
 
     def _live(self) -> Progress:
+        # On a narrow terminal the status gives way: where the run is and the bar stay.
         columns = (
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=18),
-            TextColumn("{task.fields[status]}"),
+            TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+            BarColumn(bar_width=18, table_column=Column(min_width=18)),
+            TextColumn("{task.fields[status]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
         )
-        return Progress(*columns, console=self.console, transient=True, refresh_per_second=5)
+        return Progress(*columns, console=self.console, transient=True, refresh_per_second=5, expand=True)
 
     def __enter__(self) -> Display:
         if self.live:
@@ -116,6 +121,12 @@ class Display(Terminal, Listener):
 
     def found_finished(self, result: Mapping[str, Any], folder: Path) -> None:
         self.say(f"This run is finished already: {folder}")
+
+    def watch(self, status: StudyStatus, changed: str | None) -> None:
+        """Of several runs in a row: those that fail, or are in the hands of another process."""
+        state = status.states[changed] if changed else ""
+        if state in ("failed", "held"):
+            self.say(f"{changed} {'failed' if state == 'failed' else 'has to wait'}: {status.words[changed or '']}")
 
 
 def clock(seconds: float) -> str:

@@ -15,7 +15,8 @@ from rich.text import Text
 
 from ..runs.folder import METRICS
 from ..studies.estimate import seconds
-from ..studies.scheduler import Job, StudyStatus
+from ..studies.plan import PlannedRun
+from ..studies.scheduler import StudyStatus
 from .progress import Mode, Terminal, clock
 
 REFRESH_SECONDS = 1.0
@@ -31,16 +32,17 @@ class RunProgress(NamedTuple):
     accuracy: float | None
 
 
-def run_progress(job: Job) -> RunProgress:
-    result = job.folder.result()
+def run_progress(run: PlannedRun) -> RunProgress:
+    """How far a run is, from its files."""
+    result = run.folder.result()
     done, total = len(result.get("tasks", ())), len(result.get("task_sizes", ()))
     accuracy = result["tasks"][-1]["accuracy"][result["headline"]] if done else None
-    epoch = last_epoch(job.folder.path / METRICS)
+    epoch = last_epoch(run.folder.path / METRICS)
     if not total:
         return RunProgress(0.0, 0, "starting", None)
     if done == total or epoch is None or epoch["task"] < done:
         return RunProgress(float(done), total, f"task {min(done + 1, total)}/{total}", accuracy)
-    stage = job.settings.finetune if epoch["stage"] == "finetune" else job.settings.train
+    stage = run.settings.finetune if epoch["stage"] == "finetune" else run.settings.train
     epochs = stage.epochs if stage is not None else 1
     part = (epoch["epoch"] + 1) / epochs
     where = f"task {done + 1}/{total} {epoch['stage']} epoch {epoch['epoch'] + 1}/{epochs}"
@@ -64,15 +66,16 @@ class RunsTable(Terminal):
     def __init__(self, mode: Mode):
         super().__init__(mode)
         self.live = Live(console=self.console, auto_refresh=False, transient=True) if mode == "live" else None
-        self.jobs: dict[str, Job] = {}
+        self.runs: dict[str, PlannedRun] = {}
         self.ended: list[str] = []
         self.drawn = 0.0
 
-    def follow(self, jobs: Sequence[Job]) -> RunsTable:
-        self.jobs = {job.name: job for job in jobs}
-        self.weights = {job.name: sum(seconds(job.settings) or (1.0,)) for job in jobs}
+    def follow(self, plan: Sequence[PlannedRun]) -> RunsTable:
+        """Show the runs of a plan from now on."""
+        self.runs = {run.name: run for run in plan}
+        self.weights = {run.name: sum(seconds(run.settings) or (1.0,)) for run in plan}
         self.started = time.monotonic()
-        self.before = sum(self._share(name) for name in self.jobs)
+        self.before = sum(self._share(name) for name in self.runs)
         return self
 
     def __enter__(self) -> RunsTable:
@@ -93,19 +96,20 @@ class RunsTable(Terminal):
 
     def _tell(self, status: StudyStatus, name: str) -> None:
         state = status.states[name]
-        if state != "waiting":
+        if state in ("finished", "failed"):
             self.ended.append(name)
         words = {
-            "finished": "finished" + _percent(run_progress(self.jobs[name]).accuracy),
+            "finished": "finished" + _percent(run_progress(self.runs[name]).accuracy),
             "failed": f"failed: {status.words.get(name)}",
-            "waiting": f"died ({status.words.get(name)}) and is taken up again",
+            "waiting": f"died ({status.words.get(name)}) and is started again",
+            "held": f"has to wait. {status.words.get(name)}",
         }[state]
         if state != "finished" or not self.live:
             self.say(f"{_count(status)} | {name} {words} | {self._left(status)}")
 
     def _share(self, name: str) -> float:
         """Of the work of a run that is done, in the units of `weights`."""
-        far = run_progress(self.jobs[name])
+        far = run_progress(self.runs[name])
         return self.weights[name] * (far.done / far.tasks if far.tasks else 0.0)
 
     def _left(self, status: StudyStatus) -> str:
@@ -119,12 +123,19 @@ class RunsTable(Terminal):
 
     def _table(self, status: StudyStatus) -> Group:
         table = Table(box=None, pad_edge=False)
-        for column in ("run", "state", "where", "accuracy (%)"):
+        table.add_column("run", overflow="fold", ratio=1)  # a name that is cut cannot be told from others
+        for column in ("state", "where", "accuracy (%)"):
             table.add_column(column, no_wrap=True, overflow="ellipsis")
         for name, state in status.states.items():
-            if state == "running" or name in self.ended[-ENDED_SHOWN:]:
-                far = run_progress(self.jobs[name])
-                where = status.words.get(name, "") if state == "failed" else far.where if state == "running" else ""
+            if state in ("running", "held") or name in self.ended[-ENDED_SHOWN:]:
+                far = run_progress(self.runs[name])
+                where = (
+                    status.words.get(name, "")
+                    if state in ("failed", "held")
+                    else far.where
+                    if state == "running"
+                    else ""
+                )
                 accuracy = "" if far.accuracy is None else f"{far.accuracy:.2f}"
                 table.add_row(Text(name), state, Text(where), accuracy)
         return Group(Text(f"{_count(status)} | {self._left(status)}"), table)
@@ -132,7 +143,7 @@ class RunsTable(Terminal):
 
 def _count(status: StudyStatus) -> str:
     states = list(status.states.values())
-    more = [f"{states.count(state)} {state}" for state in ("running", "waiting", "failed") if state in states]
+    more = [f"{states.count(state)} {state}" for state in ("running", "waiting", "held", "failed") if state in states]
     return ", ".join([f"{states.count('finished')} of {len(states)} runs finished", *more])
 
 

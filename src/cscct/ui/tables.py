@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from ..analysis.statistics import METRICS, Difference, Row, Spread
-from ..analysis.tables import PublishedComparison, compare_with_published, gain
-from ..analysis.tables import Row as CellRow
+from ..analysis.statistics import METRICS
+from ..analysis.tables import ResultsTable, difference_words, spread_words
 from ..paper.cells import Cell, Exhibit, Request
+from ..paper.comparison import PublishedComparison, compare_with_published
 from ..paper.scales import in_words
 from ..studies.plan import PlannedRun, PlanSummary
 from .progress import clock
@@ -40,28 +41,29 @@ def print_result(result: dict[str, Any], folder: Path) -> None:
     print(f"Results: {folder}")
 
 
-def print_comparison(rows: Sequence[Row], title: str) -> None:
-    table = Table(title=title, title_justify="left")
-    table.add_column("method")
-    for name in ("average incremental", "last", "APT", "ACT", "forgetting"):
-        table.add_column(name, justify="right")
-    table.add_column("paired difference [95 % interval]")
-    for row in rows:
-        cells = (_spread(value) for value in row.metrics.values())
-        label = f"{row.method} (nearest mean)" if row.headline == "nme" else row.method
-        table.add_row(label, *cells, _gain(row.gain))
-    _print(table)
+def print_results(results: ResultsTable, title: str) -> None:
+    """A comparison or a sweep; on a narrow terminal as two tables, so that neither names nor numbers are cut."""
+    columns = list(range(1 + len(results.settings), len(results.cells()[0])))  # the labels tell the settings
+    whole, console = _results_part(results, columns, title), _console()
+    if console.measure(whole, options=console.options.update(max_width=1000)).maximum <= console.width:
+        console.print(whole)
+        return
+    details = columns[3:6]  # APT, ACT and forgetting
+    console.print(_results_part(results, [column for column in columns if column not in details], title))
+    console.print(_results_part(results, details, ""))
 
 
-def print_sweep(rows: Sequence[CellRow], title: str) -> None:
-    table = Table(title=title, title_justify="left")
-    for name in ("cell", "seeds", "average incremental", "last", "APT", "ACT", "forgetting"):
-        table.add_column(name, justify="left" if name == "cell" else "right")
-    table.add_column("gain over the bare method [95 % interval]")
-    for row in rows:
-        cells = (_spread(row.spread(metric)) for metric in METRICS)
-        table.add_row(row.cell, str(len(row.results)), *cells, _gain(gain(row, rows)))
-    _print(table)
+def _results_part(results: ResultsTable, columns: Sequence[int], title: str) -> Table:
+    header, *lines = results.cells()
+    labels = [row.group.label + (" (nearest mean)" if row.group.headline == "nme" else "") for row in results.rows]
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("method", min_width=max(len(word) for label in labels for word in label.split()), overflow="fold")
+    for column in columns:
+        interval = header[column].startswith("paired")
+        table.add_column(header[column], justify="left" if interval else "right", min_width=10 if interval else None)
+    for label, line in zip(labels, lines, strict=True):
+        table.add_row(label, *(line[column] for column in columns))
+    return table
 
 
 def print_published(exhibit: Exhibit, request: Request, cells: Sequence[tuple[Cell, PlannedRun]]) -> None:
@@ -86,13 +88,13 @@ def print_published(exhibit: Exhibit, request: Request, cells: Sequence[tuple[Ce
         table.caption = (
             "The paper's numbers are of its full experiment: ours at this scale are not to be set against them."
         )
-    _print(table)
+    _console().print(table)
 
 
 def _published_row(one: PublishedComparison, bars: bool) -> list[str]:
-    settings, cell = one.row.settings, one.cell
+    settings, cell = one.settings, one.cell
     protocol, memory = settings.protocol, settings.memory
-    ours = [_spread(one.row.spread(metric)) for metric in (("apt", "act") if bars else METRICS[:1])]
+    ours = [spread_words(one.row.metrics[metric]) for metric in (("apt", "act") if bars else METRICS[:1])]
     printed = ""
     if one.published_gain is not None:
         printed = f"{one.published_gain:+.2f}"
@@ -101,9 +103,9 @@ def _published_row(one: PublishedComparison, bars: bool) -> list[str]:
     where = f"B={cell.B} C={cell.C} batch {cell.batch_size} memory {cell.memory}"
     return [
         settings.method,
-        *map(str, (protocol.base, protocol.step, settings.train.batch_size, memory.per_class, len(one.row.results))),
+        *map(str, (protocol.base, protocol.step, settings.train.batch_size, memory.per_class, len(one.row.group.runs))),
         *ours,
-        _gain(one.gain).removesuffix(f" vs {cell.base}"),
+        difference_words(one.row.gain).removesuffix(f" vs {cell.base}"),
         settings.recipe,
         where,
         "" if cell.published is None or bars else f"{cell.published:.2f}",
@@ -112,43 +114,32 @@ def _published_row(one: PublishedComparison, bars: bool) -> list[str]:
 
 
 def print_plan(plan: PlanSummary, title: str) -> None:
-    """A line a cell, then what it all comes to."""
+    """A line for each group, then what it all comes to."""
     table = Table(title=title, title_justify="left")
-    for name in ("cell", "seeds", "finished", "begun", "to do", "about, a run"):
-        table.add_column(name, justify="left" if name == "cell" else "right")
+    for name in ("group", "seeds", "finished", "begun", "to do", "time of a run"):
+        table.add_column(name, justify="left" if name == "group" else "right", overflow="fold")
     groups: dict[str, list[tuple[PlannedRun, str, float | None]]] = {}
     for run in plan.runs:
-        groups.setdefault(run[0].cell, []).append(run)
-    for cell, runs in groups.items():
+        groups.setdefault(run[0].group, []).append(run)
+    for group, runs in groups.items():
         states = [state for _, state, _ in runs]
         left = [seconds for _, state, seconds in runs if state != "finished"]
         time = "" if not left else "?" if None in left else clock(max(one for one in left if one is not None))
         seeds = ",".join(str(run.settings.seed) for run, _, _ in runs)
         counts = (str(states.count(state) or "") for state in ("finished", "unfinished", "free"))
-        table.add_row(cell, seeds, *counts, time)
-    _print(table)
+        table.add_row(group, seeds, *counts, time)
+    _console().print(table)
     print(f"{len(plan.runs)} runs: {plan.count('finished')} finished, {plan.count('unfinished')} begun.")
     print(f"{plan.first_tasks} first tasks are to be trained; {plan.shared} runs take theirs from another run.")
-    if plan.seconds is None:
+    if plan.seconds is None and plan.on_gpu:
+        print("How long it takes is not known: no estimate is made for GPUs before a run has finished.")
+    elif plan.seconds is None:
         print("How long it takes is not known: the dataset does not say how large it is.")
     else:
         how = "by what finished runs took" if plan.measured else "a rough guess for CPU cores like a server's"
         print(f"About {clock(plan.seconds)} with {plan.processes} at a time ({how}).")
 
 
-def _print(table: Table) -> None:
-    """Whole, where nobody looks at it on a terminal."""
-    Console(highlight=False, width=None if sys.stdout.isatty() else 220).print(table)
-
-
-def _spread(value: Spread | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value.mean:.2f}" + ("" if value.deviation is None else f" ± {value.deviation:.2f}")
-
-
-def _gain(gain: Difference | None) -> str:
-    if gain is None:
-        return ""
-    interval = "" if gain.low is None else f" [{gain.low:+.2f}, {gain.high:+.2f}]"
-    return f"{gain.mean:+.2f}{interval} vs {gain.against}"
+def _console() -> Console:
+    """Wide where nobody looks at it on a terminal."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 220)

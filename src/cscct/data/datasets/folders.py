@@ -33,18 +33,8 @@ class _File(NamedTuple):
 def load_folder(request: LoadRequest) -> Dataset:
     """DIR/train and DIR/test (or val); without a test folder, part of each class is set aside."""
     root = _folder_root(request)
-    train_dir = root / "train"
-    test_dir = next((root / name for name in ("test", "val") if (root / name).is_dir()), None)
-    if not train_dir.is_dir():
-        if test_dir is not None:
-            raise UserError(f"{root} has a folder {test_dir.name!r} but no folder 'train': add it, or rename it.")
-        train_dir = root
-    classes = tuple(_class_folders(train_dir))
-    if len(classes) < 2:
-        raise UserError(
-            f"{train_dir} has {len(classes)} class folder{'' if len(classes) == 1 else 's'}: at least two are needed, "
-            "each with the images of one class."
-        )
+    train_dir, test_dir = _parts(root)
+    classes = _classes_in(train_dir)
     if test_dir is not None:
         unknown = [name for name in _class_folders(test_dir) if name not in classes]
         if unknown:
@@ -64,6 +54,32 @@ def load_folder(request: LoadRequest) -> Dataset:
     if test_dir is None:
         train, test = _set_aside(train, classes, request)
     return Dataset("folder", classes, _split(train), _split(test), channels=3)
+
+
+def folder_classes(request: LoadRequest) -> tuple[str, ...]:
+    """The classes of a folder of images, without reading the images."""
+    return _classes_in(_parts(_folder_root(request))[0])
+
+
+def _parts(root: Path) -> tuple[Path, Path | None]:
+    """The folders with training and with test images."""
+    train_dir = root / "train"
+    test_dir = next((root / name for name in ("test", "val") if (root / name).is_dir()), None)
+    if train_dir.is_dir():
+        return train_dir, test_dir
+    if test_dir is not None:
+        raise UserError(f"{root} has a folder {test_dir.name!r} but no folder 'train': add it, or rename it.")
+    return root, None
+
+
+def _classes_in(train_dir: Path) -> tuple[str, ...]:
+    classes = tuple(_class_folders(train_dir))
+    if len(classes) < 2:
+        raise UserError(
+            f"{train_dir} has {len(classes)} class folder{'' if len(classes) == 1 else 's'}: at least two are needed, "
+            "each with the images of one class."
+        )
+    return classes
 
 
 def load_imagenet_subset(request: LoadRequest) -> Dataset:

@@ -20,7 +20,6 @@ from cscct.errors import UserError
 from cscct.learn.dataset import load_dataset
 from cscct.learn.protocol import complete
 from cscct.paper.cells import Cell, Request, exhibits, find, plan_exhibit
-from cscct.paper.scales import SCALES
 from cscct.runs.folder import RunFolder
 from cscct.runs.runner import execute
 from cscct.studies.plan import PlannedRun
@@ -41,7 +40,7 @@ def flat(node: Any, path: str = "") -> dict[str, Any]:
 
 
 def test_the_published_numbers_are_all_there() -> None:
-    rows = list(csv.DictReader((resources.files("cscct") / "runs" / "published.csv").read_text().splitlines()))
+    rows = list(csv.DictReader((resources.files("cscct") / "paper" / "published.csv").read_text().splitlines()))
     assert len(rows) == 186
     assert {name: len(one.cells) for name, one in exhibits().items()} == CELLS
     assert sum(float(row["value"]) for row in rows) == pytest.approx(6659.95, abs=0.005)
@@ -256,36 +255,6 @@ def test_orders() -> None:
     }
     with pytest.raises(UserError, match="three class orders"):
         Request(order="podnet", seeds=(4,))
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(("scale", "classes", "tasks"), [("cpu", 20, 6), ("cpu-large", 50, 6)])
-def test_small_scales_keep_their_promises(name: str, scale: str, classes: int, tasks: int) -> None:
-    for cell, planned in plan(name, scale):
-        settings = planned.settings
-        base, step = settings.protocol.base, settings.protocol.step
-        assert settings.dataset == "cifar100"
-        assert settings.data.classes is not None
-        assert base is not None
-        assert step is not None
-        assert settings.data.classes >= classes
-        assert 1 + (settings.data.classes - base) // step >= tasks
-        assert (settings.data.classes - base) % step == 0
-        assert (base == step) == (cell.B == cell.C)
-        assert settings.runtime.threads == 1
-        balanced = settings.finetune.epochs if settings.finetune else 0
-        found = SCALES[scale]
-        assert found is not None
-        assert settings.train.epochs + balanced == found.epochs[step]
-        assert scale == "cpu" or settings.data.train_per_class is None
-        assert settings.method == cell.method
-
-
-def test_small_scales_say_what_they_are() -> None:
-    for name, scale in SCALES.items():
-        if scale is not None:
-            assert str(scale.classes) in scale.summary(), name
-            assert f"ResNet-{scale.depth}" in scale.summary()
 
 
 @pytest.mark.parametrize(("word", "hint"), [("table4", "did you mean 'table"), ("tnse", "did you mean 'tsne'")])

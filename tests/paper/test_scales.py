@@ -1,0 +1,74 @@
+"""The paper's experiments in small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cscct.config import preset_layers
+from cscct.paper.cells import Cell, Request, exhibits, find, plan_exhibit
+from cscct.paper.scales import SCALES, USUAL_BATCH
+from cscct.studies.plan import PlannedRun
+
+NAMES = tuple(exhibits())
+
+
+def plan(name: str, scale: str, recipe: str = "released") -> list[tuple[Cell, PlannedRun]]:
+    return plan_exhibit(find(name), Request(scale, recipe, seeds=(1,)), Path("nowhere"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("scale", "classes", "tasks"), [("cpu", 20, 6), ("cpu-large", 50, 6)])
+def test_small_scales_keep_their_promises(name: str, scale: str, classes: int, tasks: int) -> None:
+    for cell, planned in plan(name, scale):
+        settings = planned.settings
+        base, step = settings.protocol.base, settings.protocol.step
+        assert settings.dataset == "cifar100"
+        assert settings.data.classes is not None
+        assert base is not None
+        assert step is not None
+        assert settings.data.classes >= classes
+        assert 1 + (settings.data.classes - base) // step >= tasks
+        assert (settings.data.classes - base) % step == 0
+        assert (base == step) == (cell.B == cell.C)
+        assert settings.runtime.threads == 1
+        balanced = settings.finetune.epochs if settings.finetune else 0
+        found = SCALES[scale]
+        assert found is not None
+        assert settings.train.epochs + balanced == found.epochs[step]
+        assert scale == "cpu" or settings.data.train_per_class is None
+        assert settings.method == cell.method
+
+
+def test_small_scales_say_what_they_are() -> None:
+    for name, scale in SCALES.items():
+        if scale is not None:
+            assert str(scale.classes) in scale.summary(), name
+            assert f"ResNet-{scale.depth}" in scale.summary()
+
+
+@pytest.mark.parametrize("recipe", ["released", "printed"])
+@pytest.mark.parametrize("scale", ["cpu", "cpu-large"])
+@pytest.mark.parametrize("name", ["table1", "table2", "s1"])
+def test_learning_rates_follow_the_batch_sizes(name: str, scale: str, recipe: str) -> None:
+    """The supplement's linear rule, in training and in the balanced stage."""
+    found = SCALES[scale]
+    assert found is not None
+    for cell, run in plan(name, scale, recipe):
+        preset = preset_layers(cell.base, "cifar100", recipe)
+        train, balanced = run.settings.train, run.settings.finetune
+        size = cell.batch_size / USUAL_BATCH[cell.dataset] / found.shrink
+        assert train.batch_size == 128 * size
+        assert train.lr == pytest.approx(preset["train"]["lr"] * size)
+        if balanced is not None:
+            assert balanced.batch_size == 128 / found.shrink
+            assert balanced.lr == pytest.approx(preset["finetune"]["lr"] / found.shrink)
+
+
+@pytest.mark.parametrize("scale", ["cpu", "cpu-large"])
+def test_small_scales_have_no_offset(scale: str) -> None:
+    """Of 160 epochs one is lost in the rounding of so few."""
+    for _, run in plan("table1", scale):
+        assert run.settings.train.schedule.offset == 0
+        assert all(milestone >= 1 for milestone in run.settings.train.schedule.milestones)

@@ -1,0 +1,79 @@
+"""Runs in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from conftest import run_quietly, without_timings
+from cscct.runs.first_tasks import FirstTaskCache
+from cscct.studies.datasets import DatasetCache
+from cscct.studies.plan import PlannedRun
+from cscct.studies.processes import ProcessExecutor
+from cscct.studies.scheduler import Scheduler, StudyStatus
+from cscct.studies.worker import WorkOrder
+from planning import QUICK, small_plan
+
+
+def pid_of(run: PlannedRun) -> int | None:
+    """Who works on a run, once it has written a checkpoint."""
+    lock = run.folder.path / ".lock"
+    checkpoints = run.folder.path / "checkpoints"
+    if not lock.is_file() or not checkpoints.is_dir() or not any(checkpoints.glob("*.json")):
+        return None
+    return next((int(word) for word in lock.read_text().split() if word.isdigit()), None)
+
+
+def test_a_killed_process_is_replaced_and_a_failure_told(tmp_path: Path) -> None:
+    good = small_plan(tmp_path / "many", "lucir", "lucir+cscct")
+    bad = small_plan(tmp_path / "many", "podnet", sets=["loss.nca.weight=1e39"])
+    killed: list[int] = []
+
+    def watch(status: StudyStatus, changed: str | None) -> None:
+        pid = None if killed else pid_of(good[0])
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+
+    place = ProcessExecutor(2, DatasetCache(None, print), FirstTaskCache(tmp_path / "first"))
+    status = Scheduler([*bad, *good], place, watch, print, lambda: False).run()
+    assert len(killed) == 1
+    assert status.states == {"podnet-seed1": "failed", "lucir-seed1": "finished", "lucir+cscct-seed1": "finished"}
+    assert "became" in status.words["podnet-seed1"]
+    assert status.attempts == {"podnet-seed1": 1, "lucir-seed1": 2, "lucir+cscct-seed1": 1}
+    alone = run_quietly(tmp_path / "alone", "lucir", *QUICK)
+    assert without_timings(good[0].folder.result()) == without_timings(alone)
+
+
+PARENT = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-m", "cscct.studies.worker", sys.argv[1]])
+print(child.pid, flush=True)
+child.wait()
+"""
+
+
+def test_a_run_whose_parent_is_killed_stops_with_a_checkpoint(tmp_path: Path) -> None:
+    (run,) = small_plan(tmp_path, "lucir", sets=["train.epochs=10000", "checkpoint.minutes=60"])
+    run.begin()
+    order = WorkOrder(str(run.folder.path), str(tmp_path / "first")).to_json()
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, order], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child, lock = int(parent.stdout.readline()), run.folder.path / ".lock"
+    while not (run.folder.path / "metrics.jsonl").is_file():
+        assert parent.poll() is None
+        time.sleep(0.05)
+    parent.kill()
+    parent.wait()
+    patience = time.monotonic() + 60
+    while lock.exists() and time.monotonic() < patience:
+        time.sleep(0.05)
+    if lock.exists():
+        os.kill(child, signal.SIGKILL)
+    assert not lock.exists()
+    assert run.state() == "unfinished"
+    assert any((run.folder.path / "checkpoints").glob("*.json"))
