@@ -6,14 +6,15 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.lines import Line2D
 
-from cscct.report.canvas import as_csv, legend_below, legend_height, new_figure, style
+from cscct.analysis.tables import csv_text
+from cscct.report.canvas import legend_below, legend_height, new_figure, style
 
 LONG = "podnet+cscct, cifar100, B=50 C=5, memory 2000 in all, network.depth=20, train.schedule.milestones=10, 15, "
 
 
 def test_text_cells_are_no_formulas() -> None:
     table = [["class", "value"], ["=1+1", -1.5], ["+a", 2], ["-b", float("nan")], ["@c", None], ["d=e", "−1"]]
-    assert as_csv(table) == "class,value\n'=1+1,-1.5\n'+a,2\n'-b,\n'@c,\nd=e,−1\n"
+    assert csv_text(table) == "class,value\n'=1+1,-1.5\n'+a,2\n'-b,\n'@c,\nd=e,−1\n"
 
 
 @pytest.mark.parametrize("labels", [[f"{LONG}{i}" for i in range(12)], ["数" * 18] * 20, ["a", "b"]])

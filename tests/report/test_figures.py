@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cscct.analysis.load import Group, find_runs, group_runs, read_runs
-from cscct.analysis.measures import forgetting_of, summarise
+from cscct.analysis.groups import Group, group_runs
+from cscct.analysis.load import find_runs, read_runs
+from cscct.analysis.measures import forgetting_of
+from cscct.analysis.statistics import summarise
 from cscct.report.canvas import ReportFigure
 from cscct.report.figures import apt_and_act, forgetting
 from cscct.report.maps import accuracy_limits, accuracy_map

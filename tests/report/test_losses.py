@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cscct.analysis.load import find_runs, group_runs, read_runs
+from cscct.analysis.groups import group_runs
+from cscct.analysis.load import find_runs, read_runs
 from cscct.analysis.measures import losses_of
 from cscct.report.losses import loss_curves, task_positions
 from synthetic import make_run

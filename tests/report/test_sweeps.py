@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cscct.analysis.load import find_runs, group_runs, read_runs
-from cscct.analysis.measures import summarise
+from cscct.analysis.groups import group_runs
+from cscct.analysis.load import find_runs, read_runs
+from cscct.analysis.statistics import summarise
 from cscct.report import write_report
 from cscct.report.sweeps import Sweep, find_sweeps, sweep_figure
 from synthetic import make_run
