@@ -16,9 +16,8 @@ from ..data.tasks import split_tasks
 from ..structs import Task
 
 START_SECONDS = 4.0  # of a process: importing, reading data, building the network
-LAYER_SECONDS = (
-    0.7e-3  # of each layer in a step of training, whatever its size: what small networks spend their time on
-)
+# Of each layer in a step of training, whatever its size: small networks spend most of their time on it.
+LAYER_SECONDS = 0.3e-3
 FLOPS = 40e9  # a second and core, as measured with these small networks on a core of a server, others busy too
 # Forward and backward, the previous network's forward, forward alone.
 TRAIN, TEACHER, READ = 3.0, 1.0, 1.0
