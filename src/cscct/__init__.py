@@ -15,8 +15,14 @@ from typing import TYPE_CHECKING
 from .lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from .analysis.tables import ResultsTable as ResultsTable
     from .api import Run as Run
+    from .api import compare as compare
     from .api import load as load
+    from .api import register_backbone as register_backbone
+    from .api import register_dataset as register_dataset
+    from .api import register_loss as register_loss
+    from .api import register_method as register_method
     from .api import resume as resume
     from .api import run as run
     from .data.base import Dataset as Dataset
@@ -31,11 +37,17 @@ __version__ = "0.3.0"
 _HOMES = {
     "Dataset": "data.base",
     "Listener": "runs.listeners",
+    "ResultsTable": "analysis.tables",
     "Run": "api",
     "RunFailed": "errors",
     "TrainedModel": "runs.model",
     "UserError": "errors",
+    "compare": "api",
     "load": "api",
+    "register_backbone": "api",
+    "register_dataset": "api",
+    "register_loss": "api",
+    "register_method": "api",
     "resume": "api",
     "run": "api",
     "save_arrays": "data.datasets.arrays",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .config import Settings, resolve
 from .data import Dataset
+from .data.datasets.arrays import save_arrays
 from .data.registry import Progress, no_progress
 from .errors import Warn
 from .runs.first_tasks import FirstTaskCache
@@ -21,6 +22,7 @@ from .yamltext import Raw, nested
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from .analysis.tables import ResultsTable
     from .runs.runner import Stop
 
 ABBREVIATIONS = {"B": "protocol.base", "C": "protocol.step"}
@@ -46,7 +48,7 @@ class Run:
         """Draw the accuracy on all classes seen after each task, into `ax` or a new figure."""
         from .report.curves import plot_run
 
-        return plot_run(self.result, ax)
+        return plot_run(self.path, ax)
 
     def load(self) -> TrainedModel:
         """The trained model; the same as `cscct.load(run.path)`."""
@@ -125,6 +127,45 @@ def run_settings(
     data = dataset if dataset is not None else load_dataset(settings, data_dir, warn, progress)
     result = execute(settings, data, folder, listener, warn, first_tasks, stop or never, (data_dir, plugins))
     return Run(folder.path, result)
+
+
+def compare(
+    methods: Sequence[str],
+    dataset: str | Dataset,
+    *,
+    seeds: Iterable[int] = (1, 2, 3),
+    settings: Mapping[str, Any] | None = None,
+    jobs: int = 1,
+    out: str | Path | None = None,
+    data_dir: str | Path | None = None,
+    recipe: str | None = None,
+    listeners: Sequence[Listener] = (),
+) -> ResultsTable:
+    """Several methods on the same seeds: means, deviations, and differences paired by seed with their 95 % interval.
+
+    The same as `cscct compare`. A method with additions is compared with its base if that is among the methods, any
+    other with the first. jobs: runs at a time, each in a process of its own; 1 runs them here, where `listeners` hear
+    of them. out: by default a new folder in `runs/`; runs in it that are finished are only read.
+    """
+    from .report.comparison import write_comparison
+    from .studies.datasets import DatasetCache
+    from .studies.execution import ExecutionOptions, carry_out
+    from .studies.grid import plan_comparison
+    from .studies.plan import complete_plan
+
+    name = dataset if isinstance(dataset, str) else dataset.name
+    folder = Path(out) if out is not None else unused_path(Path("runs"), f"compare-{name}")
+    data = Path(data_dir) if data_dir is not None else None
+    if isinstance(dataset, Dataset) and jobs > 1:  # other processes read it from a file
+        data = folder / "data"
+        save_arrays(dataset, data)
+    given = {name: dataset} if isinstance(dataset, Dataset) and jobs == 1 else {}
+    datasets = DatasetCache(data, warnings.warn, given=given)
+    options = ExecutionOptions(jobs=jobs, in_process=True)
+    plan = plan_comparison(methods, name, list(seeds), folder, recipe=recipe, overrides=layers(settings or {}))
+    plan = complete_plan(plan, datasets, options.threads)
+    carry_out(plan, options, datasets, listener=Listeners(listeners)).raise_for_failures()
+    return write_comparison(plan, folder)[0]
 
 
 def load(path: str | Path, *, prediction: str | None = None, device: str = "auto") -> TrainedModel:

@@ -28,7 +28,8 @@ def test_csv_has_the_columns_of_a_comparison_and_the_settings_that_differ(table:
     lines = list(csv.reader(io.StringIO(table.to_csv())))
     metrics = [f"{name}_{part}" for name in METRICS for part in ("mean", "sd")]
     first = ["method", "headline", "seeds", *metrics, "against", "gain", "gain_low", "gain_high"]
-    assert lines[0] == [*first, "loss.csc.weight", "pairs", "group"]
+    other = ["other_prediction", *(f"other_{name}" for name in metrics)]
+    assert lines[0] == [*first, "loss.csc.weight", "pairs", "group", *other]
     rows = [dict(zip(lines[0], line, strict=True)) for line in lines[1:]]
     assert [(row["method"], row["loss.csc.weight"], row["against"]) for row in rows] == [
         ("lucir", "", ""),

@@ -189,7 +189,7 @@ def test_both_predictions_are_in_the_summary(tmp_path: Path) -> None:
     with (tmp_path / "out" / "summary.csv").open() as file:
         rows = {row["method"]: row for row in csv.DictReader(file)}
     for method, own, other in (("lucir", "classifier", "nme"), ("icarl", "nme", "classifier")):
-        assert (rows[method]["prediction"], rows[method]["other_prediction"]) == (own, other)
+        assert (rows[method]["headline"], rows[method]["other_prediction"]) == (own, other)
         for name, value in results[method]["summary"][other].items():
             assert float(rows[method][f"other_{name}_mean"]) == value
             assert f"{value:.2f}" in text

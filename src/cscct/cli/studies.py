@@ -83,20 +83,12 @@ def compare(
     named = dataset or str(file.get("dataset") or "digits")
     folder = out or unused_path(Path("runs"), f"compare-{named}")
     overrides = [*map(parse_override, sets), *flag_layers(base, step, device, threads, skip_bad_images)]
-    chosen = parse_seeds(seeds)
-    plan = plan_comparison(methods, named, chosen, folder, recipe=recipe, config=file, overrides=overrides)
+    plan = plan_comparison(methods, named, parse_seeds(seeds), folder, recipe=recipe, config=file, overrides=overrides)
     options = ExecutionOptions(jobs=jobs, in_process=True, plugins=tuple(plugin))
     plan, status = _carry_out(plan, options, data_dir, quiet, as_json)
-    from ..analysis.groups import group_plan
-    from ..analysis.tables import results_table
-    from ..report.curves import save_curves
+    from ..report.comparison import write_comparison
 
-    groups = list(group_plan(plan).values())
-    table = results_table(groups, against_first=True)
-    protocol = plan[0].settings.protocol
-    title = f"{named}, B={protocol.base}, C={protocol.step}, {len(chosen)} seed{'s' if len(chosen) > 1 else ''}"
-    files = [*table.write(folder, "compare"), "curves.png"]
-    save_curves(groups, title, folder / "curves.png")
+    table, title, files = write_comparison(plan, folder)
     _print_results(table, f"{title}: mean ± standard deviation, in percent", folder, files, quiet, as_json)
     status.raise_for_failures()
 

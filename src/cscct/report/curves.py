@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..analysis.groups import Group
+from ..analysis.load import read_run
 from ..analysis.measures import AccuracyCurve, accuracy_curve
 
 if TYPE_CHECKING:
@@ -62,17 +63,13 @@ def save_curves(groups: Sequence[Group], title: str, path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def plot_run(result: Mapping[str, Any], ax: Axes | None = None) -> Axes:
-    """Accuracy on all classes seen after each task of one run, into `ax` or a new figure."""
+def plot_run(path: Path, ax: Axes | None = None) -> Axes:
+    """The curve of one run, into `ax` or a new figure."""
     if ax is None:
         from matplotlib.figure import Figure
 
         ax = Figure(figsize=(6, 4), layout="constrained").add_subplot()
-    sizes = [len(task["classes"]) for task in result["tasks"]]
-    seen = [sum(sizes[: t + 1]) for t in range(len(sizes))]
-    label = f"{result['method']} (nearest mean)" if result["headline"] == "nme" else str(result["method"])
-    ax.plot(seen, [task["accuracy"][result["headline"]] for task in result["tasks"]], marker="o", label=label)
-    ax.set(xlabel="classes seen", ylabel="accuracy on all classes seen (%)")
-    ax.grid(alpha=0.3)
+    run = read_run(path)
+    draw_curves(ax, [accuracy_curve([run], run.method)])
     ax.legend(frameon=False)
     return ax

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -54,11 +54,13 @@ def carry_out_run(
     first_tasks: FirstTaskCache,
     listener: Listener,
     stop: Callable[[], bool],
+    plugins: Sequence[Path] = (),
 ) -> Outcome:
     """The run whose settings are in the folder, or what is left of it."""
     try:
         settings = folder.settings()
-        execute(settings, datasets.of(settings), folder, listener, datasets.warn, first_tasks, stop)
+        origin = (datasets.data_dir, plugins)
+        execute(settings, datasets.of(settings), folder, listener, datasets.warn, first_tasks, stop, origin)
     except Interrupted as interruption:
         return Outcome("stopped", str(interruption))
     except UserError as mistake:
@@ -70,13 +72,14 @@ def carry_out_run(
 
 def work(order: WorkOrder, stop: Callable[[], bool], warn: Callable[[str], None]) -> Outcome:
     """Carries out an order in a process that has nothing else to do."""
+    plugins = [Path(one) for one in order.plugins]
     try:
-        load_plugins([Path(one) for one in order.plugins])
+        load_plugins(plugins)
     except UserError as mistake:
         return Outcome("refused", str(mistake))
     datasets = DatasetCache(Path(order.data_dir) if order.data_dir else None, warn)
     first_tasks = FirstTaskCache(Path(order.first_tasks))
-    return carry_out_run(RunFolder(Path(order.folder)), datasets, first_tasks, Listener(), stop)
+    return carry_out_run(RunFolder(Path(order.folder)), datasets, first_tasks, Listener(), stop, plugins)
 
 
 def stop_on_signals() -> Callable[[], bool]:
