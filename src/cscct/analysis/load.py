@@ -13,7 +13,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 
 from ..errors import UserError
-from ..methods import EXTRAS
+from ..methods import EXTRAS, split_method
 from ..metrics import cumulative
 from ..runs.folder import CONFIG, METRICS, RESULT, RunFolder
 from .settings import EXPERIMENT, Flat, effective, label_groups
@@ -38,7 +38,7 @@ class Run:
 
     @property
     def base(self) -> str:
-        return self.method.split("+")[0]
+        return split_method(self.method)[0]
 
     @property
     def seed(self) -> int:
@@ -259,7 +259,7 @@ def _experiment(run: Run) -> str:
 
 def _rank(method: str) -> int:
     """The base first, then its additions in the order of the paper."""
-    added = method.partition("+")[2]
+    added = "+".join(split_method(method)[1])
     return ["", *EXTRAS].index(added) if added in EXTRAS else 0
 
 

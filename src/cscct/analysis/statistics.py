@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..methods import split_method
+
 METRICS = ("average_incremental_accuracy", "last_accuracy", "apt", "act", "forgetting")
 
 
@@ -63,7 +65,7 @@ def compare(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Row]:
     for method, runs in results.items():
         headline = runs[0]["headline"]
         values = {name: [run["summary"][headline][name] for run in runs] for name in METRICS}
-        base = method.split("+")[0]
+        base = split_method(method)[0]
         against = base if base in results and base != method else methods[0]
         gain = None
         if against != method:

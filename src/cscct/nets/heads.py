@@ -4,13 +4,10 @@ is a tensor no optimiser holds: bit-identical through a task by construction."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
-
-HeadKind = Literal["linear", "cosine", "proxies"]
 
 
 class Head(nn.Module):
@@ -104,6 +101,3 @@ class ProxyHead(Head):
         cosines = F.linear(F.normalize(features, dim=1), F.normalize(self.weight, dim=1))
         raw = (2 * cosines - 2).unflatten(1, (-1, self.rows_per_class))  # (k, classes, proxies)
         return (raw.softmax(dim=2) * raw).sum(dim=2)
-
-
-HEADS: dict[str, type[Head]] = {"linear": LinearHead, "cosine": CosineHead, "proxies": ProxyHead}
