@@ -121,6 +121,16 @@ def test_held_back_images_are_never_trained_on() -> None:
     assert len(pools[-1]) > 0
 
 
+def test_the_rows_of_wa_are_positive_and_aligned() -> None:
+    learner = learner_for("wa", *SMALL)
+    for task in learner.stream.tasks[:2]:
+        learner.learn(task, Silent())
+        assert learner.network.head.weight.min() >= 0
+    head = learner.network.head
+    norms = [one.norm(dim=1).mean().item() for one in (head.old_weight, head.new_weight)]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-5)
+
+
 def test_nothing_is_done_in_the_first_task_and_something_later(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Task] = []
     monkeypatch.setitem(AFTER_TASK, "note", lambda end: seen.append(end.task))

@@ -146,7 +146,7 @@ def test_a_backbone_and_a_head_of_a_plugin(tmp_path: Path) -> None:
         sets = ("network.backbone=wide", "network.head=half", "network.imprint=zeros", "data.train_per_class=20")
         result = run_quietly(tmp_path / "run", "replay", *sets, "network.depth=3", "train.epochs=1")
         assert result["status"] == "finished"
-        with pytest.raises(UserError, match="network.depth of wide must be 2 or 3, not 8"):
+        with pytest.raises(UserError, match=r"network\.depth of wide must be 2 or 3, not 8"):
             settings_for("replay", "digits", *sets)
     finally:
         for registry, name in ((BACKBONES, "wide"), (HEADS, "half"), (IMPRINTS, "zeros"), (DEPTHS, "wide")):

@@ -81,7 +81,7 @@ def _network_problems(settings: Settings) -> list[str]:
     depths = DEPTHS.get(network.backbone, ANY_DEPTH)
     if not depths.allowed(network.depth):
         problems.append(f"network.depth of {network.backbone} must be {depths.text}, not {network.depth}")
-    one_row = network.head in ("linear", "cosine")
+    one_row = network.head in ("linear", "positive", "cosine")
     if network.rows_per_class > 1 and one_row:
         problems.append(
             f"network.rows_per_class is {network.rows_per_class}, which the {network.head} head cannot have"
@@ -90,10 +90,14 @@ def _network_problems(settings: Settings) -> list[str]:
         problems.append("network.imprint kmeans needs the proxies head")
     if network.imprint == "mean" and network.rows_per_class > 1:
         problems.append("network.imprint mean gives one row a class, not network.rows_per_class")
-    if network.after_task in ("align_norms", "correct_bias") and network.head in ("cosine", "proxies"):
+    if network.after_task == "align_norms" and network.head in ("cosine", "proxies"):
         problems.append(
-            f"network.after_task {network.after_task} needs network.head linear: the {network.head} head normalises "
-            "its rows and has no bias"
+            f"network.after_task align_norms needs network.head positive or linear: the {network.head} head normalises "
+            "its rows"
+        )
+    if network.after_task == "correct_bias" and network.head in ("positive", "cosine", "proxies"):
+        problems.append(
+            f"network.after_task correct_bias needs network.head linear: the {network.head} head has no bias"
         )
     if network.after_task == "correct_bias" and not settings.memory.held_back:
         problems.append("network.after_task correct_bias is fitted on held-back images: set memory.held_back, e.g. 0.1")

@@ -85,6 +85,7 @@ def run_stage(
             if stage.clamp_gradients is not None:
                 nn.utils.clip_grad_value_(inputs.parameters, stage.clamp_gradients)
             optimiser.step(rate)
+            inputs.network.head.constrain()
             position.step += 1
             position.images += size
             for name, value in values.items():

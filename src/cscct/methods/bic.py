@@ -1,5 +1,4 @@
-"""BiC (Wu et al., CVPR 2019): distillation, and after each task a scale and a shift for the logits of the new classes,
-fitted on images that were held back from training."""
+"""BiC (Wu et al., CVPR 2019): distillation, and after each task a correction fitted on images that were held back."""
 
 from __future__ import annotations
 
@@ -21,9 +20,7 @@ PENALTY = 0.05  # on the squares of scale - 1 and shift: the minimum exists, whe
 
 def fit_correction(logits: Tensor, labels: Tensor, n_old: int) -> tuple[float, float]:
     """Scale and shift of the columns from `n_old` on that give the least mean cross-entropy, plus a small penalty.
-
-    logits: (n, classes seen); labels: (n,). The problem is convex; without images the answer is (1, 0).
-    """
+    The problem is convex; without images the answer is (1, 0). logits: (n, classes seen); labels: (n,)."""
     from scipy.optimize import minimize
 
     if not len(labels):
@@ -32,8 +29,8 @@ def fit_correction(logits: Tensor, labels: Tensor, n_old: int) -> tuple[float, f
 
     def objective(point: list[float]) -> tuple[float, list[float]]:
         scale, shift = at = torch.tensor(point, dtype=torch.float64, requires_grad=True)
-        penalty = PENALTY * ((scale - 1) ** 2 + shift**2)
-        value = F.cross_entropy(torch.cat([old, scale * new + shift], dim=1), labels) + penalty
+        value = F.cross_entropy(torch.cat([old, scale * new + shift], dim=1), labels)
+        value = value + PENALTY * ((scale - 1) ** 2 + shift**2)
         return value.item(), torch.autograd.grad(value, at)[0].tolist()
 
     scale, shift = minimize(objective, [1.0, 0.0], jac=True, method="BFGS").x
@@ -54,9 +51,9 @@ BIC = register(
     Method(
         name="bic",
         summary="logit distillation; a scale and a shift of the new logits fitted on held-back images",
-        settings={
-            **WA.settings,  # the same network and losses
-            "network": {**WA.settings["network"], "after_task": "correct_bias"},
+        settings=dict(WA.settings)  # the same network and losses
+        | {
+            "network": WA.settings["network"] | {"head": "linear", "after_task": "correct_bias"},
             "memory": {"held_back": 0.1},
         },
         like="lucir",

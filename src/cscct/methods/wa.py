@@ -27,7 +27,7 @@ WA = register(
         summary="logit distillation; after each task new classifier rows are scaled to the norm of old ones",
         settings={
             "network": {
-                "head": "linear",
+                "head": "positive",
                 "relu_head": True,
                 "imprint": "none",
                 "freeze_old": False,

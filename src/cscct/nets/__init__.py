@@ -22,7 +22,7 @@ from .registries import (
 )
 
 if TYPE_CHECKING:
-    from .heads import CosineHead, Head, LinearHead, ProxyHead
+    from .heads import CosineHead, Head, LinearHead, PositiveHead, ProxyHead
     from .imprint import imprint_kmeans, imprint_mean
     from .inference import for_inference
     from .network import Network, build_network
@@ -39,6 +39,7 @@ __all__ = [
     "Head",
     "LinearHead",
     "Network",
+    "PositiveHead",
     "ProxyHead",
     "ResNet",
     "build_network",
@@ -57,6 +58,7 @@ __getattr__ = lazy_exports(
         "CosineHead": "heads",
         "Head": "heads",
         "LinearHead": "heads",
+        "PositiveHead": "heads",
         "ProxyHead": "heads",
         "Network": "network",
         "build_network": "network",

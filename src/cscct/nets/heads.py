@@ -67,6 +67,9 @@ class Head(nn.Module):
             parameter.requires_grad_(any(parameter is kept for kept in chosen))
         return [parameter for parameter in chosen if parameter.numel()]
 
+    def constrain(self) -> None:
+        """Called after every step of training, for heads whose weights are restricted. Changes them in place."""
+
     def forward(self, features: Tensor) -> Tensor:
         raise NotImplementedError
 
@@ -79,6 +82,22 @@ class LinearHead(Head):
 
     def forward(self, features: Tensor) -> Tensor:
         return F.linear(features, self.weight, torch.cat([self.old_bias, self.new_bias]))
+
+
+class PositiveHead(Head):
+    """w·f with no bias and weights that are clipped at zero from below: where features are positive too, the norm of a
+    row says how much its class is favoured, which WA relies on."""
+
+    has_scale = False
+
+    def constrain(self) -> None:
+        """Clip."""
+        with torch.no_grad():
+            self.old_weight.clamp_(min=0)
+            self.new_weight.clamp_(min=0)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return F.linear(features, self.weight)
 
 
 class CosineHead(Head):

@@ -47,6 +47,7 @@ HEADS: Registry[type[Head]] = Registry(
     "head",
     {
         "linear": "cscct.nets.heads:LinearHead",
+        "positive": "cscct.nets.heads:PositiveHead",
         "cosine": "cscct.nets.heads:CosineHead",
         "proxies": "cscct.nets.heads:ProxyHead",
     },
