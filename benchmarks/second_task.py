@@ -20,10 +20,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cscct.learn import loop
 from cscct.learn.learner import Learner
 from cscct.losses import WeightedSum
 from cscct.nets import Network
+from cscct.optim import SGD
 from cscct.runs.checkpoints import Checkpoints
 from cscct.structs import Batch, Output
 from parts import Clock, Listener, Size, after_first_task, random_batch, second_task_dataset
@@ -153,9 +153,9 @@ def watched(learner: Learner, clock: Clock) -> Iterator[Listener]:
         (learner, "evaluate", clock.timed("evaluation", learner.evaluate)),
         (torch.Tensor, "backward", backward),
         (WeightedSum, "__call__", lambda *arguments: clock.timed("losses", total)(*arguments)),
-        (loop._SGD, "step", lambda *arguments: clock.timed("optimiser", real_step)(*arguments)),
+        (SGD, "step", lambda *arguments: clock.timed("optimiser", real_step)(*arguments)),
     ]
-    real_step = loop._SGD.step
+    real_step = SGD.step
     with ExitStack() as stack:
         for owner, name, new in replaced:
             stack.enter_context(patch.object(owner, name, new))

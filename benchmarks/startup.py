@@ -15,12 +15,12 @@ from parts import Size
 
 UNTIL_FIRST_STEP = """
 import os, sys
-from cscct.learn import loop
-real = loop._SGD.step
+from cscct.optim import SGD
+real = SGD.step
 def step(*arguments):
     real(*arguments)
     os._exit(0)
-loop._SGD.step = step
+SGD.step = step
 from cscct.cli import main
 sys.argv = ["cscct", "run", "lucir+cscct", "digits", "--quiet"]
 main()

@@ -35,6 +35,7 @@ class RelationalDistance(Term):
     weight: float = 5.0
 
     name = "relational_distance"
+    whole_batch = True  # over pairs, not a mean over samples: with several processes it needs the batch of all
 
     def value(self, step: Step) -> Tensor:
         assert step.teacher is not None  # the term reads the teacher, so it is left out of the first task

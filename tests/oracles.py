@@ -162,6 +162,24 @@ def logit_distillation(logits: Array, teacher: Array, temperature: float = 2.0) 
     ) / len(logits)
 
 
+def balanced_cross_entropy(logits: Array, labels: Array, is_new: Array, n_old: int) -> float:
+    """A mean over samples in which the old samples of a batch count 1, and the new ones so that each class has the same
+    total on average."""
+    per_old, per_new = sum(~is_new) / n_old, sum(is_new) / (logits.shape[1] - n_old)
+    weights = [per_old / per_new if new else 1.0 for new in is_new]
+    losses = [cross_entropy(logits[i : i + 1], labels[i : i + 1]) for i in range(len(labels))]
+    return sum(w * loss for w, loss in zip(weights, losses, strict=True)) / sum(weights)
+
+
+def logit_replay(logits: Array, stored: Array) -> float:
+    squares = []
+    for i in range(stored.shape[0]):
+        for j in range(stored.shape[1]):
+            if not math.isnan(stored[i, j]):
+                squares.append((logits[i, j] - stored[i, j]) ** 2)
+    return sum(squares) / len(squares)
+
+
 def bce_distillation(logits: Array, teacher: Array | None, labels: Array) -> float:
     total = 0.0
     for i, row in enumerate(logits):

@@ -119,8 +119,11 @@ print(json.dumps(problems))
 
 
 def problems_of(jobs: list[Any], tmp_path: Path) -> list[str]:
-    (tmp_path / "stripes.py").write_text(next(code for code in blocks(ADDING, "python") if "DatasetKind(" in code))
-    done = python(RESOLVE, str(EXAMPLE), str(tmp_path / "stripes.py"), cwd=tmp_path, stdin=json.dumps(jobs))
+    plugins = [str(EXAMPLE)]
+    for name, word in (("stripes.py", "DatasetKind("), ("plain.py", "register_backbone(")):
+        (tmp_path / name).write_text(next(code for code in blocks(ADDING, "python") if word in code))
+        plugins.append(str(tmp_path / name))
+    done = python(RESOLVE, *plugins, cwd=tmp_path, stdin=json.dumps(jobs))
     assert done.returncode == 0, done.stderr
     problems: list[str] = json.loads(done.stdout)
     return problems
@@ -135,17 +138,22 @@ def test_every_setting_in_the_documents_is_accepted(tmp_path: Path) -> None:
         {"train.schedule.kind=multistep", "train.schedule.milestones=[80,120]"},
         {"finetune.schedule.kind=multistep", "finetune.schedule.milestones=[10]"},
     ]
-    together = set.union(eighteen, *steps)
+    plain = {"network.backbone=plain", "network.depth=5"}
+    together = set.union(eighteen, plain, *steps)
     assert together <= found
-    methods = ["podnet+cscct", "lucir+cscct", "icarl+cscct", "icarl-bce+cscct", "rkd+cscct"]
+    peers = ["wa+cscct", "bic+cscct", "er-ace+cscct", "der+++cscct"]
+    methods = ["podnet+cscct", "lucir+cscct", "icarl+cscct", "icarl-bce+cscct", "rkd+cscct", *peers]
     jobs = [
         (methods, "cifar100", [word], None)
-        for word in sorted(found - together - {"network.depth=8", "data.classes=20"})
+        for word in sorted(found - together - {"network.depth=8", "network.head=linear", "data.classes=20"})
     ]
     jobs += [(["lucir"], "cifar100", ["data.classes=20", "protocol.base=10"], None)]  # the preset's B is 50
     jobs += [(["podnet"], "cifar100", sorted(pair), None) for pair in steps]
-    jobs += [(["lucir+cscct"], "cifar100", ["network.depth=8"], None)]
-    jobs += [(["icarl-bce"], "imagenet-subset", sorted(eighteen), None)]
+    jobs += [
+        (["lucir+cscct"], "cifar100", ["network.depth=8"], None),
+        (["wa"], "cifar100", ["network.head=linear"], None),
+    ]
+    jobs += [(["icarl-bce"], "imagenet-subset", sorted(eighteen), None), (["lucir"], "cifar100", sorted(plain), None)]
     assert problems_of(jobs, tmp_path) == []
 
 

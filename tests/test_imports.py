@@ -9,8 +9,8 @@ import cscct
 
 ROOT = Path(cscct.__file__).parent
 LAYERS = [
-    {"errors", "lazy", "structs", "specs", "seeding"},
-    {"losses", "nets", "data", "memory", "metrics", "yamltext"},
+    {"errors", "lazy", "registry", "structs", "specs", "seeding"},
+    {"losses", "nets", "optim", "data", "memory", "metrics", "yamltext"},
     {"methods"},
     {"config", "plugins"},
     {"learn"},

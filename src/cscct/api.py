@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,11 @@ from .config import Settings, resolve
 from .data import Dataset
 from .data.datasets.arrays import save_arrays
 from .data.registry import Progress, no_progress
+from .data.registry import register as register_dataset
 from .errors import Warn
+from .losses import register as register_loss
+from .methods import register as register_method
+from .nets.registries import register_backbone
 from .runs.first_tasks import FirstTaskCache
 from .runs.folder import RunFolder
 from .runs.listeners import Listener, Listeners
@@ -21,10 +25,22 @@ from .yamltext import Raw, nested
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from torch import nn
 
     from .analysis.tables import ResultsTable
     from .runs.runner import Stop
 
+__all__ = [
+    "Run",
+    "compare",
+    "load",
+    "register_backbone",
+    "register_dataset",
+    "register_loss",
+    "register_method",
+    "resume",
+    "run",
+]
 ABBREVIATIONS = {"B": "protocol.base", "C": "protocol.step"}
 
 
@@ -69,15 +85,23 @@ def run(
     data_dir: str | Path | None = None,
     recipe: str | None = None,
     listeners: Sequence[Listener] = (),
+    backbone: nn.Module | Callable[[int], nn.Module] | None = None,
 ) -> Run:
     """One experiment: a method learns a dataset, task by task. The same run as `cscct run`, with the same folder.
 
     method: a base with or without additions, as in `lucir+cscct`. dataset: a name, or a `Dataset` of your own.
     settings: as `--set` takes them, `{"train.epochs": 5, "B": 10, "C": 5}`. out: the folder; by default a new one in
     `runs/`. One that holds this very run is continued, or only read if it is finished. listeners: are told how it goes.
+    backbone: a module of your own, or a function of the images' channels that builds one, instead of
+    `network.backbone`; it gives features (k, d), maps (k, c, h, w), one for each stage, or a pair of features and maps.
     """
     name = dataset if isinstance(dataset, str) else dataset.name
-    chosen = resolve(method, name, recipe=recipe, overrides=[*layers(settings or {}), {"seed": seed}])
+    overrides = [*layers(settings or {}), {"seed": seed}]
+    if backbone is not None:
+        from .nets.custom import use_backbone
+
+        overrides.append({"network": {"backbone": use_backbone(backbone)}})
+    chosen = resolve(method, name, recipe=recipe, overrides=overrides)
     return run_settings(
         chosen,
         dataset if isinstance(dataset, Dataset) else None,
@@ -168,11 +192,22 @@ def compare(
     return write_comparison(plan, folder)[0]
 
 
-def load(path: str | Path, *, prediction: str | None = None, device: str = "auto") -> TrainedModel:
+def load(
+    path: str | Path,
+    *,
+    prediction: str | None = None,
+    device: str = "auto",
+    backbone: nn.Module | Callable[[int], nn.Module] | None = None,
+) -> TrainedModel:
     """The trained model of a run, from its folder alone.
 
     prediction: `classifier` or `nme` (nearest mean of exemplars); by default the one that the method stands for.
+    backbone: as it was given to `run`, for a run with one; its weights come from the folder.
     """
+    if backbone is not None:
+        from .nets.custom import use_backbone
+
+        use_backbone(backbone)
     return load_model(path, prediction=prediction, device=device)
 
 

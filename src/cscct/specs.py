@@ -52,12 +52,13 @@ class Schedule(Spec):
 
 @dataclass(frozen=True)
 class Stage(Spec):
-    """One stretch of SGD with an optimiser of its own."""
+    """One stretch of training with an optimiser of its own."""
 
     epochs: PositiveInt
     batch_size: PositiveInt = 128
+    optimizer: str = "sgd"  # a name in OPTIMIZERS
     lr: PositiveFloat = 0.1
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9  # of sgd
     weight_decay: NonNegativeFloat = 5e-4
     schedule: Schedule = field(default_factory=Schedule)
     clamp_gradients: PositiveFloat | None = None  # elementwise, to ± this
@@ -73,31 +74,51 @@ class Finetune(Stage):
 
 @dataclass(frozen=True)
 class NetworkSpec(Spec):
+    """The network, and what becomes of the rows of its head. Names are those in BACKBONES, HEADS, IMPRINTS and
+    AFTER_TASK, to which plugins may add."""
+
     backbone: str = "lucir-resnet"
     depth: PositiveInt = 32
-    head: Literal["linear", "cosine", "proxies"] = "cosine"
+    head: str = "cosine"
     rows_per_class: PositiveInt = 1
     relu_head: bool = False  # the head reads the feature with its last ReLU (the original iCaRL)
-    imprint: Literal["none", "mean", "kmeans"] = "mean"  # how rows of new classes start, from the second task on
+    imprint: str = "mean"  # how rows of new classes start, from the second task on; none: at random
     freeze_old: bool = True  # rows of old classes keep their bits while new classes are learned
+    after_task: str = "none"  # what is done to the head when a task, not the first, has been learned
 
 
 @dataclass(frozen=True)
 class MemorySpec(Spec):
-    """Fixed per class (memory grows), or a fixed total shared by the classes seen (exemplars shrink)."""
+    """Fixed per class (memory grows), or a fixed total shared by the classes seen (exemplars shrink).
+
+    Names of forms of herding are those in HERDINGS, of what exemplars carry those in PAYLOADS; plugins may add to both.
+    """
 
     policy: Literal["per_class", "total"] = "per_class"
     per_class: PositiveInt = 20
     total: PositiveInt = 2000
     rounding: Literal["floor", "ceil"] = "floor"  # of total / classes seen; the released code uses ceil
-    herding: Literal["official", "icarl"] = "official"
+    herding: str = "official"
+    carry: str = "none"  # what is stored with an exemplar when it is chosen, and given to the losses
+    held_back: Annotated[float, Field(ge=0, lt=1)] = 0.0  # share of the memory kept out of training, for `after_task`
 
     def quota(self, classes_seen: int) -> int:
-        """Exemplars a class may keep. A total smaller than the number of classes still leaves one each."""
+        """Images of a class that may be kept. A total smaller than the number of classes still leaves one each."""
         if self.policy == "per_class":
             return self.per_class
         share = self.total / classes_seen
         return max(1, math.ceil(share) if self.rounding == "ceil" else math.floor(share))
+
+    def held_back_of(self, classes_seen: int) -> int:
+        """How many of them are held back: at least one where any are to be, but never all."""
+        if not self.held_back:
+            return 0
+        quota = self.quota(classes_seen)
+        return min(max(1, math.floor(self.held_back * quota)), quota - 1)
+
+    def exemplars_of(self, classes_seen: int) -> int:
+        """How many of them are exemplars, to be trained on."""
+        return self.quota(classes_seen) - self.held_back_of(classes_seen)
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,12 @@ class Task:
 
 
 class Batch(NamedTuple):
+    """The samples of a step."""
+
     images: Tensor  # (k, c, h, w) float
     labels: Tensor  # (k,) int64, positions in the class order
     is_new: Tensor  # (k,) bool, False for samples that come from the memory
+    carried: Tensor | None = None  # (k, n) what exemplars carry, NaN where nothing is; None: no exemplar carries any
 
 
 class Output(NamedTuple):

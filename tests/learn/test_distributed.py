@@ -26,12 +26,16 @@ from safetensors.torch import save_file
 from conftest import Silent, learner_for
 from cscct.data.batches import Pool
 from cscct.learn.loop import StageInputs, _losses
-from cscct.learn.distributed import SINGLE_PROCESS, launch
+from cscct.learn.distributed import launch
 from cscct.losses import WeightedSum
 
 base, devices, out = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 torch.set_num_threads(1)
 sets = ["train.epochs=1", "data.train_per_class=12", *(["finetune.epochs=1"] if base == "podnet" else [])]
+if base == "rkd":
+    from pathlib import Path
+    from cscct.plugins import load_plugins
+    load_plugins([Path(sys.argv[4])])
 learner = learner_for(f"{base}+cscct", *sets)
 first, second = learner.stream.tasks[:2]
 learner.learn(first, Silent())  # in every process alone: the same bits
@@ -64,7 +68,10 @@ for name, chosen in CASES.items():
     own = part if part.stop > part.start else slice(0, 1)
     images = learner.stream.train_view.train(indices, torch.Generator().manual_seed(1), own)
     from cscct.structs import Batch
-    batch = Batch(images, labels[part], (labels >= second.n_old)[part])
+    stored = {i: row for label, rows in learner.memory.carried.items()
+              for i, row in zip(learner.memory.exemplars[label], rows)}
+    carried = torch.stack([stored.get(i, torch.full((second.n_old,), torch.nan)) for i in chosen]) if stored else None
+    batch = Batch(images, labels[part], (labels >= second.n_old)[part], None if carried is None else carried[part])
     loss = WeightedSum(learner.recipe.terms, second)
     work = StageInputs("train", second, learner.network, learner.teacher, loss, parameters, lambda *_: [], False, group)
     learner.network.eval()  # batch norm frozen: its statistics are each process's own
@@ -100,13 +107,13 @@ def team_run(tmp_path: Path, base: str, devices: int) -> dict[str, torch.Tensor]
     script.write_text(SCRIPT)
     root = Path(__file__).parents[1]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{root}:{root.parent / 'src'}"}
-    command: list[Any] = [sys.executable, script, base, str(devices), out]
+    command: list[Any] = [sys.executable, script, base, str(devices), out, root.parent / "examples" / "rkd.py"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return load_file(out)
 
 
-@pytest.mark.parametrize("base", ["icarl", "lucir", "podnet"])
+@pytest.mark.parametrize("base", ["icarl", "lucir", "podnet", "er-ace", "der++", "rkd"])
 def test_two_processes_give_the_losses_and_gradients_of_one(base: str, tmp_path: Path) -> None:
     one, two = team_run(tmp_path, base, 1), team_run(tmp_path, base, 2)
     assert one.keys() == two.keys()

@@ -31,7 +31,8 @@ def shared_step(task: Task = SHARED) -> Step:
     sigma, one = torch.tensor([vector("shared_inputs/sigma"), 1.0], dtype=torch.float64)
     student = Output(maps("podnet/new_maps"), features, head(features).detach(), sigma)
     teacher = Output(maps("podnet/old_maps"), tensor("shared_inputs/ref"), tensor("shared_inputs/ref_logits"), one)
-    return Step(Batch(torch.empty(0), y, y >= SHARED.n_old), student, teacher, task)
+    carried = teacher.logits.masked_fill((y >= SHARED.n_old)[:, None], torch.nan)
+    return Step(Batch(torch.empty(0), y, y >= SHARED.n_old, carried), student, teacher, task)
 
 
 def test_logits_of_the_vectors() -> None:
@@ -94,7 +95,13 @@ def test_growth_in_the_vectors() -> None:
 @pytest.mark.parametrize("name", sorted(TERMS))
 @pytest.mark.parametrize(
     ("growth", "factor"),
-    [("constant", 1.0), ("sqrt_old_over_new", math.sqrt(3 / 2)), ("sqrt_seen_over_new", math.sqrt(5 / 2))],
+    [
+        ("constant", 1.0),
+        ("sqrt_old_over_new", math.sqrt(3 / 2)),
+        ("sqrt_seen_over_new", math.sqrt(5 / 2)),
+        ("old_over_seen", 3 / 5),
+        ("new_over_seen", 2 / 5),
+    ],
 )
 def test_growth_of_every_term(name: str, growth: str, factor: float) -> None:
     term = TERMS[name](weight=2.0, growth=growth)  # type: ignore[arg-type]
@@ -117,7 +124,7 @@ def active(loss: WeightedSum) -> set[str]:
 def test_first_task_leaves_out_what_needs_a_past() -> None:
     everything = [term() for term in TERMS.values()]
     loss = WeightedSum(everything, FIRST)
-    assert active(loss) == {"cross_entropy", "nca", "bce_distillation"}
+    assert active(loss) == {"cross_entropy", "new_cross_entropy", "nca", "bce_distillation"}
     assert not loss.needs_teacher
     total, parts = loss(shared_step(FIRST)._replace(teacher=None))
     assert set(parts) == active(loss)
@@ -130,7 +137,8 @@ def test_first_task_leaves_out_what_needs_a_past() -> None:
 
 def test_head_only_leaves_out_what_depends_on_features_alone() -> None:
     loss = WeightedSum([term() for term in TERMS.values()], SECOND, head_only=True)
-    assert active(loss) == {"cross_entropy", "nca", "logit_distillation", "bce_distillation", "margin_ranking"}
+    scores = {"cross_entropy", "nca", "logit_distillation", "bce_distillation", "margin_ranking"}
+    assert active(loss) == scores | {"new_cross_entropy", "memory_cross_entropy", "logit_replay"}
     assert loss.needs_teacher
     assert not WeightedSum(terms_of("podnet", "csc", "ct"), SECOND, head_only=True).needs_teacher
 

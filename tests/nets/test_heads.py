@@ -7,7 +7,7 @@ import oracles
 from cscct.nets import HEADS, CosineHead, Head, LinearHead, ProxyHead
 from oracles import tensor, vector
 
-KINDS = [("linear", 1), ("cosine", 1), ("proxies", 1), ("proxies", 3)]
+KINDS = [("linear", 1), ("positive", 1), ("cosine", 1), ("proxies", 1), ("proxies", 3)]
 D = 5
 
 
@@ -81,7 +81,7 @@ def test_frozen_old_rows_keep_their_bits(kind: str, rows: int) -> None:
         assert torch.equal(now[name], before)
         assert now[name].grad is None
     assert not torch.equal(head.new_weight, new)
-    assert head.scale.item() != 1 or kind == "linear"
+    assert head.scale.item() != 1 or kind in ("linear", "positive")
 
 
 @pytest.mark.parametrize("scale", [False, True])
@@ -92,7 +92,7 @@ def test_trainable(kind: str, rows: int, old: bool, scale: bool) -> None:
     names = {"new_weight"} | ({"new_bias"} if kind == "linear" else set())
     if old:
         names |= {name.replace("new", "old") for name in names}
-    if scale and kind != "linear":
+    if scale and kind not in ("linear", "positive"):
         names.add("scale")
     parameters = dict(head.named_parameters())
     for _ in range(2):  # asking again, after asking for something else, gives the same
@@ -183,3 +183,14 @@ def test_fresh_rows(kind: str, rows: int) -> None:
     else:  # uniform
         assert one.std().item() == pytest.approx(bound / 3**0.5, rel=0.1)
         assert one.abs().max() <= bound
+
+
+def test_a_positive_head_clips_its_rows_and_others_leave_them() -> None:
+    for kind, rows in KINDS:
+        head = grown(kind, rows, 3, 2)
+        before = head.weight.detach().clone()
+        head.constrain()
+        expected = before.clamp(min=0) if kind == "positive" else before
+        assert torch.equal(head.weight, expected)
+    head = grown("positive", 1, 3, 2)
+    torch.testing.assert_close(head(features()), features() @ head.weight.T)

@@ -1,8 +1,25 @@
+from pathlib import Path
+
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
-from cscct.nets import BACKBONES, HEADS, Network, build_network
+from conftest import run_quietly, settings_for
+from cscct.errors import UserError
+from cscct.nets import (
+    BACKBONES,
+    DEPTHS,
+    HEADS,
+    IMPRINTS,
+    Depths,
+    LinearHead,
+    Network,
+    build_network,
+    register_backbone,
+    register_head,
+    register_imprint,
+)
 
 
 def gen(seed: int = 1) -> torch.Generator:
@@ -99,3 +116,38 @@ def test_memory_layout_does_not_change_the_result(channels_last: bool) -> None:
         network = network.to(memory_format=torch.channels_last)
     given = images().to(memory_format=torch.channels_last)
     torch.testing.assert_close(network(given).scores, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_backbone_and_a_head_of_a_plugin(tmp_path: Path) -> None:
+    """Its depth need not be 6n+2, and its head may be of any form."""
+
+    class Wide(nn.Module):
+        def __init__(self, channels: int, depth: int):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Conv2d(channels if i == 0 else 8, 8, 3, padding=1) for i in range(depth))
+            self.features = 8
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            for layer in self.layers:
+                x = layer(x)
+            return (x,)
+
+    class Half(LinearHead):
+        """Half of the logits."""
+
+        def forward(self, features: torch.Tensor) -> torch.Tensor:
+            return 0.5 * super().forward(features)
+
+    two = Depths("2 or 3", lambda depth: depth in (2, 3))
+    register_backbone("wide", two)(lambda channels, depth, generator: Wide(channels, depth))
+    register_head("half")(Half)
+    register_imprint("zeros")(lambda features, old, rows, seed: torch.zeros(len(features) * rows, old.shape[1]))
+    try:
+        sets = ("network.backbone=wide", "network.head=half", "network.imprint=zeros", "data.train_per_class=20")
+        result = run_quietly(tmp_path / "run", "replay", *sets, "network.depth=3", "train.epochs=1")
+        assert result["status"] == "finished"
+        with pytest.raises(UserError, match=r"network\.depth of wide must be 2 or 3, not 8"):
+            settings_for("replay", "digits", *sets)
+    finally:
+        for registry, name in ((BACKBONES, "wide"), (HEADS, "half"), (IMPRINTS, "zeros"), (DEPTHS, "wide")):
+            del registry[name]  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ..methods import EXTRAS
+from ..methods import EXTRAS, split_method
 from ..studies.plan import PlannedRun
 from .load import Run
 from .settings import EXPERIMENT, Flat, effective, label_groups
@@ -33,7 +33,7 @@ class Group:
 
     @property
     def base(self) -> str:
-        return self.method.split("+")[0]
+        return split_method(self.method)[0]
 
     @property
     def headline(self) -> str:
@@ -115,7 +115,7 @@ def _experiment(run: Run) -> str:
 
 def _rank(method: str) -> int:
     """The base first, then its additions in the order of the paper."""
-    added = method.partition("+")[2]
+    added = "+".join(split_method(method)[1])
     return ["", *EXTRAS].index(added) if added in EXTRAS else 0
 
 

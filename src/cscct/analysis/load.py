@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from ..config import Settings
 from ..config.layers import merge, with_new_names
 from ..errors import UserError
+from ..methods import split_method
 from ..metrics import Summary, cumulative
 from ..runs.folder import CONFIG, METRICS, RESULT, RunFolder
 from ..yamltext import Raw, read_config
@@ -42,7 +43,7 @@ class Run:
 
     @property
     def base(self) -> str:
-        return self.method.split("+")[0]
+        return split_method(self.method)[0]
 
     @property
     def seed(self) -> int:

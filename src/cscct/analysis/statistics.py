@@ -72,9 +72,8 @@ def summarise(groups: Sequence[Group], *, against_first: bool = False) -> list[S
         if other is None and against_first and group is not groups[0]:
             other = groups[0]
         gain, pairs = _gain(group, other) if other else (None, 0)
-        rows.append(
-            SummaryRow(group, {name: spread_over_seeds(group, name, group.headline) for name in METRICS}, gain, pairs)
-        )
+        metrics = {name: spread_over_seeds(group, name, group.headline) for name in METRICS}
+        rows.append(SummaryRow(group, metrics, gain, pairs))
     return rows
 
 

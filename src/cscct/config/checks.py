@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import ValidationError
@@ -10,8 +11,11 @@ from pydantic import ValidationError
 from ..data.registry import DATASETS
 from ..data.tasks import class_order
 from ..errors import UserError
-from ..methods import suggest
-from ..nets import OWN_BACKBONES
+from ..losses import GROWTHS
+from ..memory import HERDINGS, PAYLOADS
+from ..methods import AFTER_TASK, suggest
+from ..nets import ANY_DEPTH, BACKBONES, DEPTHS, HEADS, IMPRINTS
+from ..optim import OPTIMIZERS
 from ..structs import Task
 from ..yamltext import Raw
 from .messages import explain, is_union_branch
@@ -49,37 +53,77 @@ def _further_problems(raw: Raw, error: ValidationError) -> list[str]:
         return []
 
 
-def _is_backbone(name: str) -> bool:
-    if name in OWN_BACKBONES:
-        return True
-    from ..nets import BACKBONES  # a plugin may have added to it
+def _unknown_names(settings: Settings) -> list[str]:
+    """Names of parts that nobody has registered."""
+    network, memory = settings.network, settings.memory
+    asked: list[tuple[str, str, str, Iterable[str]]] = [
+        ("network.backbone", "backbone", network.backbone, BACKBONES),
+        ("network.head", "head", network.head, HEADS),
+        ("network.imprint", "way to imprint", network.imprint, ("none", *IMPRINTS)),
+        ("network.after_task", "function after a task", network.after_task, ("none", *AFTER_TASK)),
+        ("memory.herding", "form of herding", memory.herding, HERDINGS),
+        ("memory.carry", "payload", memory.carry, ("none", *PAYLOADS)),
+        ("train.optimizer", "optimizer", settings.train.optimizer, OPTIMIZERS),
+    ]
+    if settings.finetune is not None:
+        asked.append(("finetune.optimizer", "optimizer", settings.finetune.optimizer, OPTIMIZERS))
+    asked += [(f"loss.{term.name}.growth", "growth", term.growth, GROWTHS) for term in settings.terms]
+    return [
+        f"there is no {kind} {name!r}{suggest(name, known)}: {path} is one of {', '.join(known)}"
+        for path, kind, name, known in asked
+        if name not in known
+    ]
 
-    return name in BACKBONES
+
+def _network_problems(settings: Settings) -> list[str]:
+    """Parts of a network that do not fit each other. Heads from plugins may have several rows and any form."""
+    problems, network = [], settings.network
+    depths = DEPTHS.get(network.backbone, ANY_DEPTH)
+    if not depths.allowed(network.depth):
+        problems.append(f"network.depth of {network.backbone} must be {depths.text}, not {network.depth}")
+    one_row = network.head in ("linear", "positive", "cosine")
+    if network.rows_per_class > 1 and one_row:
+        problems.append(
+            f"network.rows_per_class is {network.rows_per_class}, which the {network.head} head cannot have"
+        )
+    if network.imprint == "kmeans" and one_row:
+        problems.append("network.imprint kmeans needs the proxies head")
+    if network.imprint == "mean" and network.rows_per_class > 1:
+        problems.append("network.imprint mean gives one row a class, not network.rows_per_class")
+    if network.after_task == "align_norms" and network.head in ("cosine", "proxies"):
+        problems.append(
+            f"network.after_task align_norms needs network.head positive or linear: the {network.head} head normalises "
+            "its rows"
+        )
+    if network.after_task == "correct_bias" and network.head in ("positive", "cosine", "proxies"):
+        problems.append(
+            f"network.after_task correct_bias needs network.head linear: the {network.head} head has no bias"
+        )
+    if network.after_task == "correct_bias" and not settings.memory.held_back:
+        problems.append("network.after_task correct_bias is fitted on held-back images: set memory.held_back, e.g. 0.1")
+    return problems
+
+
+def _loss_problems(settings: Settings) -> list[str]:
+    """Losses without which, or with which, nothing can be learned."""
+    problems = []
+    first = Task(index=0, n_old=0, n_new=1)
+    if not any(term.first_task and term.weight_for(first) for term in settings.terms):
+        problems.append(
+            "no loss is active in the first task: keep cross_entropy, new_cross_entropy, nca or bce_distillation, with "
+            "a weight that is not zero there (growth sqrt_old_over_new makes it zero)"
+        )
+    if settings.loss.get("logit_replay") is not None and settings.memory.carry != "logits":
+        problems.append("loss.logit_replay compares with stored logits: set memory.carry to logits")
+    return problems
 
 
 def consistency(settings: Settings) -> list[str]:
     """What can only be judged with several settings in view."""
-    problems = []
-    network, kind = settings.network, DATASETS[settings.dataset]
-    if not _is_backbone(network.backbone):
-        problems.append(f"there is no backbone {network.backbone!r}{suggest(network.backbone, OWN_BACKBONES)}")
-    elif network.backbone.endswith("18"):
-        if network.depth != 18:
-            problems.append(f"network.depth is {network.depth}, but {network.backbone} has 18 layers")
-    elif network.depth < 8 or (network.depth - 2) % 6:
-        problems.append(f"network.depth must be 6n+2 (8, 14, 20, 32, ...), not {network.depth}")
-    if network.rows_per_class > 1 and network.head != "proxies":
-        problems.append(f"network.rows_per_class is {network.rows_per_class}, which only the proxies head can have")
-    if network.imprint == "kmeans" and network.head != "proxies":
-        problems.append("network.imprint kmeans needs the proxies head")
-    if network.imprint == "mean" and network.rows_per_class > 1:
-        problems.append("network.imprint mean gives one row a class, not network.rows_per_class")
-    first = Task(index=0, n_old=0, n_new=1)
-    if not any(term.first_task and term.weight_for(first) for term in settings.terms):
-        problems.append(
-            "no loss is active in the first task: keep cross_entropy, nca or bce_distillation, with a weight that is "
-            "not zero there (growth sqrt_old_over_new makes it zero)"
-        )
+    kind, problems = DATASETS[settings.dataset], _unknown_names(settings)
+    if problems:  # the other checks ask the parts
+        return problems
+    problems = _network_problems(settings) + _loss_problems(settings)
     for name, stage in (("train", settings.train), ("finetune", settings.finetune)):
         if stage is not None and stage.schedule.kind == "multistep" and not stage.schedule.milestones:
             problems.append(f"{name}.schedule is multistep, but {name}.schedule.milestones says no epoch")

@@ -21,25 +21,34 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Pool:
-    """The training samples of a stage: dataset indices, labels as positions in the class order, and what is new."""
+    """The training samples of a stage: dataset indices, labels as positions in the class order, what is new, and what
+    exemplars carry (a row of NaN for a sample that carries nothing)."""
 
     indices: Tensor
     labels: Tensor
     is_new: Tensor
+    carried: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.indices)
 
 
-def join(new: Sequence[tuple[int, Sequence[int]]], memory: Sequence[tuple[int, Sequence[int]]]) -> Pool:
-    """Two lists of (label, dataset indices) into one pool."""
+def join(
+    new: Sequence[tuple[int, Sequence[int]]],
+    memory: Sequence[tuple[int, Sequence[int]]],
+    carried: Tensor | None = None,
+) -> Pool:
+    """Two lists of (label, dataset indices) into one pool. carried: a row for each sample of the memory, in order."""
     indices, labels, is_new = [], [], []
     for fresh, classes in ((True, new), (False, memory)):
         for label, members in classes:
             indices.append(np.asarray(members, dtype=np.int64))
             labels.append(np.full(len(members), label, dtype=np.int64))
             is_new.append(np.full(len(members), fresh))
-    parts = (torch.from_numpy(np.concatenate(part)) for part in (indices, labels, is_new))
+    parts = [torch.from_numpy(np.concatenate(part)) for part in (indices, labels, is_new)]
+    if carried is not None:
+        parts.append(torch.full((len(parts[0]), carried.shape[1]), torch.nan))
+        parts[3][len(parts[0]) - len(carried) :] = carried
     return Pool(*parts)
 
 
@@ -66,7 +75,8 @@ def training_batches(
         seen = own if own.stop > own.start else slice(0, 1)
         images = view.train(pool.indices[chosen], generator(seed, *key, "augment", step), seen)
         mine = chosen[own]
-        return Batch(images.to(device), pool.labels[mine].to(device), pool.is_new[mine].to(device))
+        carried = None if pool.carried is None else pool.carried[mine].to(device)
+        return Batch(images.to(device), pool.labels[mine].to(device), pool.is_new[mine].to(device), carried)
 
     steps = -(-len(pool) // batch_size)
     yield from prefetch(lambda step: make(start + step), steps - start, view.prefetch)

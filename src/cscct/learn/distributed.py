@@ -137,6 +137,7 @@ class DistributedGroup:
             images=step.batch.images[:0],
             labels=self._cat(step.batch.labels, sizes),
             is_new=self._cat(step.batch.is_new.to(torch.uint8), sizes).bool(),
+            carried=None if step.batch.carried is None else self._cat(step.batch.carried, sizes),
         )
         return Step(batch, self._whole_output(step.student, sizes), self._whole_output(step.teacher, sizes), step.task)
 

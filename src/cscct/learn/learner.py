@@ -12,8 +12,9 @@ from torch import Tensor
 from ..data import Stream
 from ..data.batches import Pool, join, training_batches
 from ..losses import Term, WeightedSum
-from ..memory import Memory, class_mean
-from ..nets import Network, for_inference, imprint_kmeans, imprint_mean
+from ..memory import PAYLOADS, Memory, class_mean, pad_carried
+from ..methods import AFTER_TASK, TaskEnd
+from ..nets import IMPRINTS, Network, for_inference
 from ..seeding import derive, generator
 from ..specs import Finetune, NetworkSpec, PredictSpec, Stage
 from ..structs import Batch, Task
@@ -100,6 +101,7 @@ class Learner:
             self._finetune(task, self.recipe.finetune, listener, on_step, resume)
             if self.recipe.finetune.batch_norm == "drift":  # else features are what they were
                 self._herd(task)
+        self._end_task(task)
         self.teacher = None
         self.means = self.reader.class_means(self.stream.train_view, self.memory.exemplars, self.recipe.predict.nme_aug)
 
@@ -107,11 +109,15 @@ class Learner:
         """All weights, for a checkpoint; with `memory.exemplars` and the position in a stage, all there is to know."""
         teacher = self.teacher.state_dict() if self.teacher is not None else {}
         found = {"means": self.means, "similarity": self.similarity}
-        return found | _prefixed("network.", self.network.state_dict()) | _prefixed("teacher.", teacher)
+        carried = {str(label): rows for label, rows in self.memory.carried.items()}
+        found |= _prefixed("carried.", carried) | _prefixed("network.", self.network.state_dict())
+        return found | _prefixed("teacher.", teacher)
 
     def restore(self, tensors: Mapping[str, Tensor], exemplars: Mapping[int, list[int]]) -> None:
         """Stand where an earlier process stood."""
         self.memory.exemplars = {label: list(ranked) for label, ranked in exemplars.items()}
+        carried = _unprefixed("carried.", tensors)
+        self.memory.carried = {label: carried[str(label)] for label in exemplars if str(label) in carried}
         self.means, self.similarity = tensors["means"], tensors["similarity"]
         self.network.load(_unprefixed("network.", tensors))
         teacher = _unprefixed("teacher.", tensors)
@@ -134,7 +140,7 @@ class Learner:
     def _plan(self, task: Task) -> dict[str, tuple[int, int]]:
         """Epochs, and images in each, of the stages of a task."""
         quota = self.memory.quota(task.n_old) if task.n_old else 0
-        new = sum(len(self.stream.train[label]) for label in task.classes)
+        new = sum(len(self._images(label, task)) for label in task.classes)
         plan = {"train": (self.recipe.train.epochs, new + quota * task.n_old)}
         if self.recipe.finetune is not None and not task.is_first:
             plan["finetune"] = (self.recipe.finetune.epochs, self.memory.quota(task.n_seen) * task.n_seen)
@@ -155,21 +161,47 @@ class Learner:
         head, spec = self.network.head, self.recipe.network
         if task.is_first or spec.imprint == "none":
             return head.fresh_rows(task.n_new, generator(self.recipe.seed, task.index, "head"))
-        if spec.imprint == "mean":
-            return imprint_mean(features, head.weight.detach().cpu())
-        seed = derive(self.recipe.seed, task.index, "kmeans") % 2**32
-        return imprint_kmeans(features, head.weight.detach().cpu(), head.rows_per_class, seed)
+        seed = derive(self.recipe.seed, task.index, spec.imprint) % 2**32
+        return IMPRINTS[spec.imprint](features, head.weight.detach().cpu(), head.rows_per_class, seed)
+
+    def _images(self, label: int, task: Task) -> tuple[int, ...]:
+        """The images of a new class that are trained on: all but the last ones, if some are held back."""
+        members = self.stream.train[label]
+        return members[: max(1, len(members) - self.memory.spec.held_back_of(task.n_seen))]
+
+    def _held_back(self, task: Task) -> tuple[Tensor, Tensor]:
+        """Logits and labels of images of all classes seen that no task was trained on, equally many of each class. A
+        class that came earlier held back as many or more, of which the last are used."""
+        count = self.memory.spec.held_back_of(task.n_seen)
+        members = [self.stream.train[label][1:][-count:] if count else () for label in range(task.n_seen)]
+        labels = torch.tensor([label for label, one in enumerate(members) for _ in one], dtype=torch.int64)
+        indices = torch.tensor([index for one in members for index in one], dtype=torch.int64)
+        return self.reader.payload(self.stream.train_view, indices, PAYLOADS["logits"]), labels
+
+    def _end_task(self, task: Task) -> None:
+        """What the settings ask for once the network has been trained: the head changed, exemplars given what they
+        carry. Those of old classes keep what they have."""
+        act = self.recipe.network.after_task
+        if act != "none" and not task.is_first:
+            AFTER_TASK[act](TaskEnd(self.network, task, lambda: self._held_back(task)))
+        if self.memory.spec.carry != "none":
+            payload, view = PAYLOADS[self.memory.spec.carry], self.stream.train_view
+            for label in task.classes:
+                indices = torch.tensor(self.memory.exemplars[label])
+                self.memory.carried[label] = self.reader.payload(view, indices, payload)
 
     def _class_features(self, task: Task) -> tuple[Tensor, ...]:
         """Features of all training images of the new classes, a matrix for each, in one pass."""
-        members = [self.stream.train[label] for label in task.classes]
+        members = [self._images(label, task) for label in task.classes]
         indices = torch.tensor([index for one in members for index in one])
         return self.reader.features(self.stream.train_view, indices).split([len(one) for one in members])
 
     def _train(self, task: Task, listener: Listener, on_step: StepHook | None, resume: Resume | None) -> None:
         self.network.requires_grad_(True)
         head = self.network.head.trainable(old=not self.recipe.network.freeze_old, scale=True)
-        pool = join([(label, self.stream.train[label]) for label in task.classes], list(self.memory.exemplars.items()))
+        new = [(label, self._images(label, task)) for label in task.classes]
+        exemplars = list(self.memory.exemplars.items())
+        pool = join(new, exemplars, pad_carried(self.memory.carried, exemplars))
         loss = WeightedSum(self.recipe.terms, task)
         inputs = StageInputs(
             name="train",
@@ -190,7 +222,8 @@ class Learner:
     ) -> None:
         self.network.requires_grad_(False)
         exemplars = list(self.memory.exemplars.items())
-        pool = join(exemplars[task.n_old :], exemplars[: task.n_old])
+        new, old = exemplars[task.n_old :], exemplars[: task.n_old]
+        pool = join(new, old, pad_carried(self.memory.carried, old))
         loss = WeightedSum(self.recipe.terms, task, head_only=True)
         inputs = StageInputs(
             name="finetune",
@@ -218,7 +251,7 @@ class Learner:
         """Shrink what is kept of old classes, choose exemplars of the new ones with the network as it is."""
         self.memory.shrink(task.n_seen)
         for label, features in zip(task.classes, self._class_features(task), strict=True):
-            self.memory.keep(label, list(self.stream.train[label]), features, task.n_seen)
+            self.memory.keep(label, list(self._images(label, task)), features, task.n_seen)
 
 
 def _start(resume: Resume | None, stage: str) -> tuple[StagePosition, MomentumBuffers] | None:

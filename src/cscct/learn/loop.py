@@ -10,11 +10,11 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.optim.sgd import sgd
 
 from ..errors import RunFailed
 from ..losses import WeightedSum
 from ..nets import Network
+from ..optim import OPTIMIZERS
 from ..specs import Stage
 from ..structs import Batch, Step, Task
 from .distributed import SINGLE_PROCESS, ProcessGroup
@@ -39,7 +39,7 @@ class StagePosition:
     sums: dict[str, float] = field(default_factory=dict)  # losses of the epoch so far, times images
 
 
-MomentumBuffers = list[Tensor | None]  # the optimiser's momentum, parameter by parameter
+MomentumBuffers = list[Tensor | None]  # the optimiser's state, as `Optimizer.state` has it
 StepHook = Callable[
     [str, StagePosition, Callable[[], MomentumBuffers]], None
 ]  # hears of every step; may write a checkpoint
@@ -70,7 +70,7 @@ def run_stage(
 ) -> None:
     """Train from the beginning, or from where an earlier process stood."""
     position, buffers = start or (StagePosition(), [])
-    optimiser = _SGD(inputs.parameters, stage, buffers)
+    optimiser = OPTIMIZERS[stage.optimizer](inputs.parameters, stage, buffers)
     inputs.network.train(inputs.train_mode)
     network = inputs.group.wrap_network(inputs.network)
     while position.epoch < stage.epochs:
@@ -80,18 +80,19 @@ def run_stage(
             size = inputs.group.sum_sizes(len(batch.labels))
             total, parts = _losses(inputs, network, batch, size)
             values = _finite(parts, inputs, position)
-            optimiser.forget_gradients()
+            optimiser.clear_gradients()
             total.backward()
             if stage.clamp_gradients is not None:
                 nn.utils.clip_grad_value_(inputs.parameters, stage.clamp_gradients)
             optimiser.step(rate)
+            inputs.network.head.constrain()
             position.step += 1
             position.images += size
             for name, value in values.items():
                 position.sums[name] = position.sums.get(name, 0.0) + value * size
             listener.step(inputs.task, inputs.name, position.epoch, stage.epochs, size, values)
             if on_step is not None:
-                on_step(inputs.name, position, lambda: optimiser.buffers)
+                on_step(inputs.name, position, lambda: optimiser.state)
         seconds = time.perf_counter() - started
         listener.epoch(_epoch_record(inputs, position, rate, (position.images - before) / seconds))
         position = StagePosition(epoch=position.epoch + 1)
@@ -110,38 +111,6 @@ def _epoch_record(
         "losses": losses,
         "images_per_second": images_per_second,
     }
-
-
-class _SGD:
-    """torch's own SGD by its function: to build an object of its class imports torch's compiler, which takes more than
-    a second in every process."""
-
-    def __init__(self, parameters: list[nn.Parameter], stage: Stage, buffers: MomentumBuffers):
-        self.parameters, self.stage = parameters, stage
-        pairs = zip(parameters, buffers or [None] * len(parameters), strict=True)
-        self.buffers = [None if buffer is None else torch.empty_like(one).copy_(buffer) for one, buffer in pairs]
-
-    def forget_gradients(self) -> None:
-        for parameter in self.parameters:
-            parameter.grad = None
-
-    @torch.no_grad()
-    def step(self, lr: float) -> None:
-        moved = [i for i, parameter in enumerate(self.parameters) if parameter.grad is not None]
-        buffers = [self.buffers[i] for i in moved]
-        sgd(
-            [self.parameters[i] for i in moved],
-            [parameter.grad for parameter in self.parameters if parameter.grad is not None],
-            buffers,
-            lr=lr,
-            momentum=self.stage.momentum,
-            weight_decay=self.stage.weight_decay,
-            dampening=0,
-            nesterov=False,
-            maximize=False,
-        )
-        for i, buffer in zip(moved, buffers, strict=True):
-            self.buffers[i] = buffer
 
 
 def _losses(inputs: StageInputs, network: nn.Module, batch: Batch, size: int) -> tuple[Tensor, dict[str, Tensor]]:

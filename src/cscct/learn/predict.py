@@ -10,9 +10,9 @@ from torch import Tensor
 
 from ..data.augment import NMEAugmentation, View
 from ..data.batches import plain_batches
-from ..memory import class_mean, nearest_mean
+from ..memory import Payload, class_mean, nearest_mean
 from ..nets import Network, for_inference
-from ..structs import Task
+from ..structs import Output, Task
 from .distributed import SINGLE_PROCESS, ProcessGroup
 from .precision import FULL, Precision
 
@@ -44,22 +44,31 @@ class Evaluator:
         self.network, self.batch_size, self.device, self.group = network, batch_size, device, group
         self.precision, self.prepare = precision, prepare
 
-    def read(self, view: View, indices: Tensor, variant: NMEAugmentation = "none") -> Iterator[tuple[Tensor, Tensor]]:
-        """Features and scores of this process's share, a batch at a time, in 32 bits."""
+    def read(self, view: View, indices: Tensor, variant: NMEAugmentation = "none") -> Iterator[Output]:
+        """What the network says of this process's share, a batch at a time, in 32 bits and without the maps."""
         network = self.prepare(self.network)
         own = indices[self.group.shard(len(indices))]
         for images in plain_batches(view, own, self.batch_size, self.device, variant):
             with torch.no_grad(), self.precision():
                 output = network(images)
-            yield output.features.float().cpu(), output.scores.float().cpu()
+            features, scores, scale = (one.float().cpu() for one in (output.features, output.scores, output.scale))
+            yield Output((), features, scores, scale)
 
-    def _joined(self, found: list[Tensor], count: int) -> Tensor:
+    def _joined(self, found: list[Tensor], count: int, width: int) -> Tensor:
         """Each process has read its share; all get all."""
-        rows = torch.cat(found) if found else torch.empty(0, self.network.head.features)
-        return self.group.gather_rows(rows, count)
+        return self.group.gather_rows(torch.cat(found) if found else torch.empty(0, width), count)
 
     def features(self, view: View, indices: Tensor, variant: NMEAugmentation = "none") -> Tensor:
-        return self._joined([features for features, _ in self.read(view, indices, variant)], len(indices))
+        """(images, d), in the order of the indices."""
+        found = [output.features for output in self.read(view, indices, variant)]
+        return self._joined(found, len(indices), self.network.head.features)
+
+    def payload(self, view: View, indices: Tensor, payload: Payload) -> Tensor:
+        """(images, n): what a function takes from the network's output, in the order of the indices."""
+        head = self.network.head
+        nothing = Output((), torch.empty(0, head.features), torch.empty(0, head.classes), torch.ones(()))
+        found = [payload(output) for output in self.read(view, indices)]
+        return self._joined(found, len(indices), payload(nothing).shape[1])
 
     def class_means(self, view: View, exemplars: Mapping[int, list[int]], variant: NMEAugmentation) -> Tensor:
         """(classes, d), one row for each class in the order of their labels."""
@@ -77,13 +86,13 @@ class Evaluator:
         kept = []
         own = labels[self.group.shard(len(indices))]
         truths = own.split(self.batch_size) if len(own) else ()
-        for (features, scores), truth in zip(self.read(view, indices), truths, strict=True):
-            guesses = (scores.argmax(dim=1), nearest_mean(features, means))
+        for output, truth in zip(self.read(view, indices), truths, strict=True):
+            guesses = (output.scores.argmax(dim=1), nearest_mean(output.features, means))
             for name, guess in zip(HEADLINES, guesses, strict=True):
                 counts[name] += torch.bincount(truth * classes + guess, minlength=classes * classes)
-            kept.append(features)
+            kept.append(output.features)
         confusion = {name: self.group.sum(flat).view(classes, classes) for name, flat in counts.items()}
-        return Evaluation(confusion, self._joined(kept, len(indices)))
+        return Evaluation(confusion, self._joined(kept, len(indices), self.network.head.features))
 
 
 def matrix_row(confusion: Tensor, tasks: tuple[Task, ...]) -> list[float]:

@@ -1,7 +1,7 @@
 """The losses, each a pure function of tensors, usable in anybody's training loop.
 
-`TERMS` holds the same losses by name, as weighted terms of a sum (`WeightedSum`). A loss is one file here, with its
-function and its term, and one line below.
+`TERMS` holds the same losses by name, as weighted terms of a sum (`WeightedSum`), and `GROWTHS` the ways in which a
+weight may follow the numbers of classes. A loss is one file here, with its function and its term, and one line below.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ from .lucir import margin_ranking as margin_ranking
 from .pod import pod_flat as pod_flat
 from .pod import pod_spatial as pod_spatial
 from .proxy_nca import nca as nca
+from .replay import logit_replay as logit_replay
+from .replay import memory_cross_entropy as memory_cross_entropy
+from .replay import new_cross_entropy as new_cross_entropy
+from .terms import GROWTHS as GROWTHS
 from .terms import TERMS as TERMS
 from .terms import Term as Term
 from .terms import register as register

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..registry import Registry
 from ..structs import Output, Step, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Growth = Literal["constant", "sqrt_old_over_new", "sqrt_seen_over_new"]
 TERMS: dict[str, type[Term]] = {}
+GROWTHS: Registry[Callable[[Task], float]] = Registry("growth")  # what a weight is multiplied by in a task
+GROWTHS["constant"] = lambda task: 1.0
+GROWTHS["sqrt_old_over_new"] = lambda task: math.sqrt(task.n_old / task.n_new)
+GROWTHS["sqrt_seen_over_new"] = lambda task: math.sqrt(task.n_seen / task.n_new)
+GROWTHS["old_over_seen"] = lambda task: task.n_old / task.n_seen
+GROWTHS["new_over_seen"] = lambda task: task.n_new / task.n_seen
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,7 @@ class Term:
     """Subclass, name it, say what to compute of a step, and `register`: the term is then usable in any method."""
 
     weight: float = 1.0
-    growth: Growth = "constant"  # how the weight follows the numbers of old and new classes
+    growth: str = "constant"  # how the weight follows the numbers of old and new classes: a name in GROWTHS
 
     # Read by the settings: unknown keys and wrong types are refused.
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {
@@ -39,11 +45,8 @@ class Term:
         raise NotImplementedError
 
     def weight_for(self, task: Task) -> float:
-        if self.growth == "sqrt_old_over_new":
-            return self.weight * math.sqrt(task.n_old / task.n_new)
-        if self.growth == "sqrt_seen_over_new":
-            return self.weight * math.sqrt(task.n_seen / task.n_new)
-        return self.weight
+        """The weight in a task."""
+        return self.weight * GROWTHS[self.growth](task)
 
 
 def register(term: type[Term]) -> type[Term]:

@@ -1,6 +1,28 @@
 """Methods as data. Importing this package registers the built-in ones."""
 
-from . import icarl, lucir, podnet, replay  # noqa: F401
-from .base import EXTRAS, METHODS, Method, canonical_name, parse_method, register, suggest
+from . import bic, derpp, er_ace, icarl, lucir, podnet, replay, wa  # noqa: F401
+from .base import (
+    AFTER_TASK,
+    EXTRAS,
+    METHODS,
+    Method,
+    TaskEnd,
+    canonical_name,
+    parse_method,
+    register,
+    split_method,
+    suggest,
+)
 
-__all__ = ["EXTRAS", "METHODS", "Method", "canonical_name", "parse_method", "register", "suggest"]
+__all__ = [
+    "AFTER_TASK",
+    "EXTRAS",
+    "METHODS",
+    "Method",
+    "TaskEnd",
+    "canonical_name",
+    "parse_method",
+    "register",
+    "split_method",
+    "suggest",
+]

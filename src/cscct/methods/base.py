@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
+from ..registry import Registry
+from ..structs import Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..nets import Network
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     "csc": ("csc",),
@@ -28,30 +35,52 @@ class Method:
 
     @property
     def preset_name(self) -> str:
+        """The entry under `bases` in the presets."""
         return self.like or self.name
 
 
+@dataclass(frozen=True)
+class TaskEnd:
+    """What a function in `AFTER_TASK` may use once a task has been learned. It may change the head in place."""
+
+    network: Network
+    task: Task
+    # Logits (n, classes seen) and labels of the images held back from training (`memory.held_back`), with the network
+    # as it is when this is called; equally many of each class seen.
+    held_back: Callable[[], tuple[Tensor, Tensor]]
+
+
 METHODS: dict[str, Method] = {}
+AFTER_TASK: Registry[Callable[[TaskEnd], None]] = Registry("function after a task")  # values of network.after_task
 
 
 def register(method: Method) -> Method:
-    if "+" in method.name or (method.name in METHODS and METHODS[method.name] != method):
-        raise ValueError(f"the method name {method.name} is taken, or holds a plus sign.")
+    """Make a method known by its name. Plus signs may only end it, as in `der++`: others begin an addition."""
+    if "+" in method.name.rstrip("+") or (method.name in METHODS and METHODS[method.name] != method):
+        raise ValueError(f"the method name {method.name} is taken, or holds a plus sign before its end.")
     METHODS[method.name] = method
     return method
 
 
+def split_method(text: str) -> tuple[str, tuple[str, ...]]:
+    """Base and additions of a name: `lucir+csc+ct` -> `lucir` and (`csc`, `ct`); `der+++cscct` -> `der++` and
+    (`cscct`,). The base need not be a known method."""
+    additions: list[str] = []
+    while (found := next((one for one in EXTRAS if text.endswith(f"+{one}")), None)) is not None:
+        text = text.removesuffix(f"+{found}")
+        additions.insert(0, found)
+    return text, tuple(additions)
+
+
 def parse_method(text: str) -> tuple[Method, tuple[str, ...]]:
     """`lucir+cscct` -> the method and the names of the loss terms to be added."""
-    name, *suffixes = text.split("+")
+    name, additions = split_method(text)
     if name not in METHODS:
-        raise UserError(f"There is no method {name!r}{suggest(name, METHODS)}; `cscct list` shows them all.")
-    terms: list[str] = []
-    for suffix in suffixes:
-        if suffix not in EXTRAS:
+        base, _, suffix = name.partition("+")
+        if base in METHODS:
             raise UserError(f"There is no addition +{suffix}{suggest(suffix, EXTRAS)}; there are +csc, +ct and +cscct.")
-        terms += [term for term in EXTRAS[suffix] if term not in terms]
-    return METHODS[name], tuple(terms)
+        raise UserError(f"There is no method {name!r}{suggest(name, METHODS)}; `cscct list` shows them all.")
+    return METHODS[name], tuple(dict.fromkeys(term for addition in additions for term in EXTRAS[addition]))
 
 
 def canonical_name(text: str) -> str:
@@ -62,5 +91,6 @@ def canonical_name(text: str) -> str:
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
+    """` (did you mean 'x'?)` for the nearest known word, or nothing."""
     near = get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f" (did you mean {near[0]!r}?)" if near else ""

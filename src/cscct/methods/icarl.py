@@ -1,7 +1,8 @@
 """iCaRL (Rebuffi et al., CVPR 2017) twice.
 
-`icarl` is the variant in the released CSCCT code, which the paper's numbers come from: LUCIR's network and head, with
-distillation of the old logits. `icarl-bce` is the original loss, as PODNet's code has it.
+`icarl` is the variant in the released CSCCT code, from which the paper's numbers presumably come (an inference: the
+paper does not say): LUCIR's network and head, with distillation of the old logits. `icarl-bce` is the original loss, as
+PODNet's code has it.
 """
 
 from .base import Method, register

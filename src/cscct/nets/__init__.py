@@ -1,45 +1,64 @@
-"""Backbones, growing heads, and the network that joins them."""
+"""Backbones, growing heads, and the network that joins them.
+
+`BACKBONES`, `HEADS` and `IMPRINTS` hold the parts by name; `register_backbone`, `register_head` and `register_imprint`
+add to them. Their names are known without torch, which the parts themselves need.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ..lazy import lazy_exports
+from .registries import (
+    ANY_DEPTH,
+    BACKBONES,
+    DEPTHS,
+    HEADS,
+    IMPRINTS,
+    Depths,
+    register_backbone,
+    register_head,
+    register_imprint,
+)
 
 if TYPE_CHECKING:
-    from .heads import HEADS, CosineHead, Head, LinearHead, ProxyHead
+    from .heads import CosineHead, Head, LinearHead, PositiveHead, ProxyHead
     from .imprint import imprint_kmeans, imprint_mean
     from .inference import for_inference
     from .network import Network, build_network
-    from .resnet import BACKBONES, ResNet
+    from .resnet import ResNet
 
 __all__ = [
+    "ANY_DEPTH",
     "BACKBONES",
+    "DEPTHS",
     "HEADS",
+    "IMPRINTS",
     "CosineHead",
+    "Depths",
     "Head",
     "LinearHead",
     "Network",
+    "PositiveHead",
     "ProxyHead",
     "ResNet",
     "build_network",
     "for_inference",
     "imprint_kmeans",
     "imprint_mean",
+    "register_backbone",
+    "register_head",
+    "register_imprint",
 ]
-
-# The names in BACKBONES, for those who only want to check one: asking BACKBONES itself imports torch.
-OWN_BACKBONES = ("lucir-resnet", "podnet-resnet", "lucir-resnet18", "podnet-resnet18")
 
 __getattr__ = lazy_exports(
     __name__,
     {
-        "BACKBONES": "resnet",
         "ResNet": "resnet",
-        "HEADS": "heads",
         "CosineHead": "heads",
         "Head": "heads",
         "LinearHead": "heads",
+        "PositiveHead": "heads",
         "ProxyHead": "heads",
         "Network": "network",
         "build_network": "network",

@@ -4,13 +4,10 @@ is a tensor no optimiser holds: bit-identical through a task by construction."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
-
-HeadKind = Literal["linear", "cosine", "proxies"]
 
 
 class Head(nn.Module):
@@ -70,6 +67,9 @@ class Head(nn.Module):
             parameter.requires_grad_(any(parameter is kept for kept in chosen))
         return [parameter for parameter in chosen if parameter.numel()]
 
+    def constrain(self) -> None:
+        """Called after every step of training, for heads whose weights are restricted. Changes them in place."""
+
     def forward(self, features: Tensor) -> Tensor:
         raise NotImplementedError
 
@@ -82,6 +82,22 @@ class LinearHead(Head):
 
     def forward(self, features: Tensor) -> Tensor:
         return F.linear(features, self.weight, torch.cat([self.old_bias, self.new_bias]))
+
+
+class PositiveHead(Head):
+    """w·f with no bias and weights that are clipped at zero from below: where features are positive too, the norm of a
+    row says how much its class is favoured, which WA relies on."""
+
+    has_scale = False
+
+    def constrain(self) -> None:
+        """Clip."""
+        with torch.no_grad():
+            self.old_weight.clamp_(min=0)
+            self.new_weight.clamp_(min=0)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return F.linear(features, self.weight)
 
 
 class CosineHead(Head):
@@ -104,6 +120,3 @@ class ProxyHead(Head):
         cosines = F.linear(F.normalize(features, dim=1), F.normalize(self.weight, dim=1))
         raw = (2 * cosines - 2).unflatten(1, (-1, self.rows_per_class))  # (k, classes, proxies)
         return (raw.softmax(dim=2) * raw).sum(dim=2)
-
-
-HEADS: dict[str, type[Head]] = {"linear": LinearHead, "cosine": CosineHead, "proxies": ProxyHead}

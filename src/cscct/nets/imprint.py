@@ -10,8 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def imprint_mean(features: Sequence[Tensor], old_weight: Tensor) -> Tensor:
+def imprint_mean(features: Sequence[Tensor], old_weight: Tensor, rows_per_class: int = 1, seed: int = 0) -> Tensor:
     """One row a class: the direction of its mean unit feature, as long as the old rows are on average."""
+    if rows_per_class != 1:
+        raise ValueError(f"the mean of a class gives one row, not {rows_per_class}.")
     means = torch.stack([F.normalize(one, dim=1).mean(dim=0) for one in features])
     return F.normalize(means, dim=1) * old_weight.norm(dim=1).mean()
 

@@ -9,15 +9,16 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from ..structs import Output
-from .heads import HEADS, Head
-from .resnet import BACKBONES, ResNet, pool
+from .heads import Head
+from .registries import BACKBONES, HEADS
+from .resnet import pool
 
 
 class Network(nn.Module):
     """`relu_head`: the head reads the feature with its last ReLU, as the original iCaRL does. Herding, class means
     and the feature losses read the signed one in any case."""
 
-    def __init__(self, backbone: ResNet, head: Head, *, relu_head: bool = False):
+    def __init__(self, backbone: nn.Module, head: Head, *, relu_head: bool = False):
         super().__init__()
         self.backbone, self.head, self.relu_head = backbone, head, relu_head
 
@@ -48,4 +49,5 @@ def build_network(
     relu_head: bool = False,
 ) -> Network:
     body = BACKBONES[backbone](channels, depth, generator)
-    return Network(body, HEADS[head](body.features, rows_per_class), relu_head=relu_head)
+    features: int = body.features  # type: ignore[assignment]
+    return Network(body, HEADS[head](features, rows_per_class), relu_head=relu_head)

@@ -6,11 +6,13 @@ and CT rely on. Convolutions have no bias; Kaiming-normal, fan out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
+
+from .registries import SIX_N_PLUS_2
 
 
 def conv(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
@@ -102,8 +104,8 @@ def small_stem(channels: int, width: int) -> nn.Sequential:
 
 
 def blocks_per_stage(depth: int) -> int:
-    if depth < 8 or (depth - 2) % 6:
-        raise ValueError(f"depth must be 6n+2 (8, 14, 20, 32, ...), not {depth}.")
+    if not SIX_N_PLUS_2.allowed(depth):
+        raise ValueError(f"depth must be {SIX_N_PLUS_2.text}, not {depth}.")
     return (depth - 2) // 6
 
 
@@ -152,16 +154,6 @@ def podnet_resnet18(channels: int, depth: int, generator: Generator) -> ResNet:
     net = ResNet(stem, (64, 128, 256, 512), [[True, False]] * 4, (1, 2, 2, 2), projection=True)
     net.initialise(generator, zero_last_norm=True)
     return net
-
-
-Builder = Callable[[int, int, Generator], ResNet]  # channels, depth, generator
-
-BACKBONES: dict[str, Builder] = {
-    "lucir-resnet": lucir_resnet,
-    "podnet-resnet": podnet_resnet,
-    "lucir-resnet18": lucir_resnet18,
-    "podnet-resnet18": podnet_resnet18,
-}
 
 
 def pool(maps: Tensor) -> Tensor:

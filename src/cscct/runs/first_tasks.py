@@ -65,4 +65,6 @@ def first_task_fingerprint(settings: Settings, data: str) -> str:
         "device": [runtime.device, runtime.threads, runtime.devices, runtime.nodes, settings.numerics.precision],
         "compiled": settings.numerics.compile == "all",
     }
+    if settings.memory.held_back:  # these images are not trained on, from the first task on
+        parts["held_back"] = settings.memory.held_back_of(settings.protocol.base or 0)
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]

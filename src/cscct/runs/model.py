@@ -25,7 +25,7 @@ from ..learn.device import choose_device
 from ..learn.precision import precision_of
 from ..learn.predict import HEADLINES, Evaluator
 from ..memory import nearest_mean
-from ..nets import for_inference
+from ..nets import BACKBONES, for_inference
 from ..specs import NetworkSpec, TransformSpec
 from ..yamltext import Raw
 from .folder import MODEL, RunFolder
@@ -76,9 +76,8 @@ class TrainedModel:
         view, count = self._images.view(images)
         if count == 0:
             return torch.empty(0, self._means.shape[1]), torch.empty(0, len(self.class_names))
-        pairs = list(self._evaluator.read(view, torch.arange(count)))
-        features, scores = (torch.cat(part) for part in zip(*pairs, strict=True))
-        return features, scores
+        outputs = list(self._evaluator.read(view, torch.arange(count)))
+        return torch.cat([one.features for one in outputs]), torch.cat([one.scores for one in outputs])
 
 
 def load_model(path: str | Path, *, prediction: str | None = None, device: str = "auto") -> TrainedModel:
@@ -97,7 +96,13 @@ def load_model(path: str | Path, *, prediction: str | None = None, device: str =
         raise UserError(f"prediction must be {' or '.join(HEADLINES)}, not {prediction!r}.")
     transform = _section(config.get("data", {}), "transform", TransformSpec, folder)
     channels = int(metadata.get("channels") or _channels(tensors))
-    network = network_for(_section(config, "network", NetworkSpec, folder), channels, seed=0)
+    spec = _section(config, "network", NetworkSpec, folder)
+    if spec.backbone not in BACKBONES:
+        raise UserError(
+            f"The run in {folder.path} has the backbone {spec.backbone!r}, which is not known here: register it, or "
+            "pass the module to cscct.load(..., backbone=...)."
+        )
+    network = network_for(spec, channels, seed=0)
     try:
         network.load(tensors)
     except (RuntimeError, KeyError) as error:

@@ -1,0 +1,49 @@
+"""Parts by name: known without importing them, and open to plugins."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from cscct.registry import Registry
+
+
+def test_built_in_parts_are_imported_when_asked_for() -> None:
+    registry: Registry[object] = Registry("thing", {"pi": "math:pi", "absent": "no_such_module:x"})
+    assert list(registry) == ["pi", "absent"]
+    assert "absent" in registry
+    assert len(registry) == 2
+    assert registry["pi"] == pytest.approx(3.14159, abs=1e-5)
+    with pytest.raises(KeyError):
+        registry["tau"]
+
+
+def test_parts_are_added_once() -> None:
+    registry: Registry[object] = Registry("thing", {"pi": "math:pi"})
+    first = object()
+    assert registry.register("mine")(first) is first
+    assert registry.register("mine")(first) is first
+    assert list(registry) == ["pi", "mine"]
+    for taken in ("mine", "pi"):
+        with pytest.raises(ValueError, match=f"the thing {taken} is already registered"):
+            registry.register(taken)(object())
+    registry["pi"] = 3
+    assert registry["pi"] == 3
+    del registry["mine"]
+    assert dict(registry) == {"pi": 3}
+
+
+def test_names_are_checked_without_torch() -> None:
+    code = """
+import sys
+from cscct.config import resolve
+from cscct.yamltext import parse_override
+words = ["network.head=linear", "network.imprint=none", "memory.herding=icarl", "train.optimizer=adamw"]
+for method in ("lucir", "wa", "bic+cscct", "er-ace", "der+++cscct"):
+    resolve(method, "cifar100", overrides=[parse_override(word) for word in words])
+print("torch" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "False", done.stderr
