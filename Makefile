@@ -5,14 +5,23 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # One process per test worker, one thread per process: two cores are best used this way.
 WORKERS ?= 2
+# The lowest versions that pyproject.toml allows; Ray's has no wheel for a newer Python than this.
+LOWEST ?= .venv-lowest
+LOWEST_PYTHON ?= python3.11
 
-.PHONY: demo test lint docs bench soak clean
+.PHONY: demo test test-lowest lint docs bench soak clean
 
 demo: $(VENV)/.installed
 	$(BIN)/cscct compare lucir lucir+cscct --dataset digits
 
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+# The same tests with the lowest versions that pyproject.toml allows. No linters: what types a library declares differs
+# from version to version. On Linux the package index has torch 2.5 for CUDA only, so the first call fetches about 3 GB;
+# an index with the CPU build (PIP_INDEX_URL or PIP_FIND_LINKS) spares that.
+test-lowest: $(LOWEST)/.installed
+	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist worksteal
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -45,5 +54,10 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(PIP) install -q -c constraints.txt -e '.[dev]'
 	@touch $@
 
+$(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
+	$(LOWEST_PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip --disable-pip-version-check install -q -c constraints-lowest.txt -e '.[ray,tensorboard,test]'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) build dist .pytest_cache .mypy_cache .ruff_cache

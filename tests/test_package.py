@@ -1,16 +1,25 @@
-"""The wheel, installed somewhere else, is whole: presets and data are inside."""
+"""The wheel, installed somewhere else, is whole: presets and data are inside. What is imported is declared, and the
+lowest versions declared are those that `make test-lowest` installs."""
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+EXTRAS = PYPROJECT["project"]["optional-dependencies"]
+DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}  # where the names differ
 
 
 @pytest.fixture(scope="module")
@@ -40,3 +49,39 @@ def test_installed_command_runs_from_an_empty_folder(installed: Path, tmp_path: 
     inside = {str(path.relative_to(installed)) for path in (installed / "cscct").rglob("*")}
     assert {"cscct/py.typed", "cscct/data/imagenet_subset_wnids.txt"} <= inside
     assert len([name for name in inside if name.startswith("cscct/presets/") and name.endswith(".yaml")]) == 4
+
+
+def distributions(requirements: list[str]) -> set[str]:
+    return {canonicalize_name(Requirement(line).name) for line in requirements}
+
+
+def imported(path: Path) -> set[str]:
+    """Top-level modules that a file imports, wherever in it the import stands."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add(str(node.module))
+    return {name.split(".")[0] for name in found}
+
+
+def test_what_is_imported_is_declared_and_what_is_declared_imported() -> None:
+    files = list((ROOT / "src" / "cscct").rglob("*.py"))
+    assert len(files) > 40
+    modules = set().union(*map(imported, files)) - sys.stdlib_module_names - {"cscct"}
+    used = {canonicalize_name(DISTRIBUTIONS.get(name, name)) for name in modules}
+    optional = distributions(EXTRAS["ray"])  # imported where it is used; tensorboard is imported by torch
+    assert used == distributions(PYPROJECT["project"]["dependencies"]) | optional
+
+
+def test_the_lowest_versions_are_those_that_are_tested() -> None:
+    declared = [*PYPROJECT["build-system"]["requires"], *PYPROJECT["project"]["dependencies"]]
+    declared += [line for extra in ("ray", "tensorboard", "test") for line in EXTRAS[extra]]
+    assert set(EXTRAS) == {"ray", "tensorboard", "test", "lint", "dev"}  # a new one is to be tested too
+    lines = (line.partition("#")[0].strip() for line in (ROOT / "constraints-lowest.txt").read_text().splitlines())
+    pins = {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in lines if line}
+    for requirement in map(Requirement, declared):
+        assert [one.operator for one in requirement.specifier] == [">="], requirement
+        (bound,) = requirement.specifier
+        assert Version(pins[canonicalize_name(requirement.name)]) == Version(bound.version), requirement
