@@ -167,11 +167,9 @@ if not {after}:
 """
 
 
-def signal_plugin(
-    file: Path, *runs: str, after: int = 1, wait: float = 0.0, number: int = signal.SIGKILL
-) -> Path:
+def signal_plugin(file: Path, *runs: str, after: int = 1, wait: float = 0.0, number: int = signal.SIGKILL) -> Path:
     """A plugin with which a run sends itself a signal after so many checkpoints, once: no test has to be quick enough
-    to meet a process in the midst of its work. With a wait (in seconds) it comes somewhere in the two steps that follow.
+    to meet a process in the midst of its work. With a wait (in seconds) it comes at some instant of the next two steps.
 
     after: 0 means from the start. runs: the names of the folders of those that it is for.
     """

@@ -147,8 +147,10 @@ def test_compare_shares_first_tasks_and_gives_paired_differences(cscct: Call, tm
 
     repeated = cscct(*words, "--out", "c", "--json")
     assert json.loads(repeated.stdout) == answer
-    in_processes = cscct(*words, "--out", "p", "--jobs", "2")
+    fewer = ("compare", "lucir", "lucir+cscct", "--seeds", "2", *QUICK)
+    in_processes = cscct(*fewer, "--out", "p", "--jobs", "2")
     assert in_processes.returncode == 0, in_processes.stderr
+    answer = json.loads(cscct(*fewer, "--out", "c", "--json").stdout)
     assert json.loads((tmp_path / "p" / "compare.json").read_text()) == answer
 
 
@@ -267,14 +269,14 @@ def test_sweep_is_planned_run_and_not_repeated(cscct: Call, tmp_path: Path) -> N
 
 def test_a_failed_run_does_not_stop_a_sweep(cscct: Call, tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(
-        STUDY.replace("memory.per_class: [2, 5]", "loss.cross_entropy.weight: [1, 1e39]")
+        STUDY.replace("memory.per_class: [2, 5]", "loss.cross_entropy.weight: [1, 1e39]").replace(", lucir+ct", "")
     )
     done = cscct("sweep", "study.yaml", "--out", "s")
     assert done.returncode == 1
-    assert "2 of 4 runs failed" in done.stderr
+    assert "1 of 2 runs failed" in done.stderr
     assert "cross_entropy became" in done.stderr
     entries = json.loads((tmp_path / "s" / "sweep.json").read_text())
-    assert [entry["seeds"] for entry in entries] == [[1], [], [1], []]
+    assert [entry["seeds"] for entry in entries] == [[1], []]
 
 
 @pytest.mark.parametrize(

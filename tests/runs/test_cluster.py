@@ -2,60 +2,39 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from conftest import without_timings
+from conftest import run_quietly, signal_plugin, without_timings
 from cscct.errors import UserError
 from cscct.runs.cluster import Cluster, carry_out
-from cscct.runs.many import Ledger, Processes, run_elsewhere
+from cscct.runs.many import run_elsewhere
 from cscct.runs.store import FirstTasks
-from runs.test_many import jobs
-
-
-def worker_of(folder: Path) -> int | None:
-    """Who holds a run's folder, once it has come as far as its second task."""
-    lock = folder / ".lock"
-    if not lock.is_file() or not (folder / "tasks" / "000.safetensors").is_file():
-        return None
-    words = lock.read_text().split()
-    return next((int(word) for word in words if word.isdigit()), None)
+from runs.test_many import QUICK, jobs
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """With workers one of which dies in the second task of a run."""
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'cscct[ray]'")
-    with Cluster(None, FirstTasks(tmp_path / "ray-first"), None, slots=2) as found:
+    plugin = signal_plugin(tmp_path / "kill.py", "lucir+cscct-1", after=2)  # the first task is another run's
+    with Cluster(None, FirstTasks(tmp_path / "ray-first"), None, [plugin], slots=2) as found:
         yield found
 
 
 def test_a_sweep_that_loses_a_worker_ends_with_the_numbers_of_a_local_one(cluster: Cluster, tmp_path: Path) -> None:
-    killed: list[int] = []
-    victim = tmp_path / "ray" / "lucir+cscct-1"
-
-    def watch(ledger: Ledger, changed: str | None) -> None:
-        pid = worker_of(victim) if not killed and ledger.states["lucir+cscct-1"] == "running" else None
-        if pid is not None:
-            os.kill(pid, signal.SIGKILL)
-            killed.append(pid)
-
-    more = ["train.epochs=4"]
-    there = jobs(tmp_path / "ray", "lucir", "lucir+cscct", sets=more)
-    ledger = run_elsewhere(there, cluster, cluster.first_tasks, watch, lambda: False)
-    assert killed
-    assert killed[0] != os.getpid()
+    there = jobs(tmp_path / "ray", "lucir", "lucir+cscct")
+    ledger = run_elsewhere(there, cluster, cluster.first_tasks, lambda *_: None, lambda: False)
+    assert (tmp_path / "kill.mark").exists()
+    assert (there[1].folder.path / "tasks" / "000.safetensors").is_file()
     assert set(ledger.states.values()) == {"finished"}, ledger
     assert ledger.attempts == {"lucir-1": 1, "lucir+cscct-1": 2}
 
-    first = FirstTasks(tmp_path / "local-first")
-    here = jobs(tmp_path / "local", "lucir", "lucir+cscct", sets=more)
-    run_elsewhere(here, Processes(1, first), first, lambda *_: None, lambda: False)
-    for one, other in zip(there, here, strict=True):
-        assert without_timings(one.folder.result()) == without_timings(other.folder.result())
+    for job in there:
+        here = run_quietly(tmp_path / "local" / job.name, job.settings.method, *QUICK)
+        assert without_timings(job.folder.result()) == without_timings(here)
 
 
 def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

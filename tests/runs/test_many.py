@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from conftest import run_quietly, settings_for, without_timings
+from conftest import run_quietly, settings_for, signal_plugin, without_timings
 from cscct.errors import Interrupted
 from cscct.runs.many import Datasets, End, Job, Ledger, Processes, run_elsewhere
 from cscct.runs.store import FirstTasks, RunFolder
@@ -111,40 +109,13 @@ def test_a_stop_is_passed_on(tmp_path: Path) -> None:
     assert place.stopped == ["lucir-1", "podnet-1"]
 
 
-class Killer:
-    """Kills the first process of a run as soon as it has written a checkpoint."""
-
-    def __init__(self, place: Processes):
-        self.place, self.slots = place, place.slots
-        self.killed: list[int] = []
-
-    def start(self, job: Job) -> Watched:
-        return Watched(self.place.start(job), job, self.killed)
-
-
-class Watched:
-    def __init__(self, handle: object, job: Job, killed: list[int]):
-        self.handle, self.job, self.killed = handle, job, killed
-        self.wait: Callable[[], None] = handle.wait  # type: ignore[attr-defined]
-        self.kill = self.ask_to_stop = handle.kill  # type: ignore[attr-defined]
-
-    def ended(self) -> End | None:
-        folder = self.job.folder.path / "checkpoints"
-        if not self.killed and folder.is_dir() and any(folder.glob("*.json")):
-            pid = self.handle.process.pid  # type: ignore[attr-defined]
-            os.kill(pid, signal.SIGKILL)
-            self.killed.append(pid)
-        found: End | None = self.handle.ended()  # type: ignore[attr-defined]
-        return found
-
-
 def test_processes_with_one_killed_and_one_that_fails(tmp_path: Path) -> None:
     first = FirstTasks(tmp_path / "first")
     good = jobs(tmp_path / "many", "lucir", "lucir+cscct")
     bad = jobs(tmp_path / "many", "podnet", sets=["loss.nca.weight=1e39"])
-    killer = Killer(Processes(2, first))
-    ledger = run_elsewhere([*bad, *good], killer, first, ignore, lambda: False)
-    assert len(killer.killed) == 1
+    plugin = signal_plugin(tmp_path / "kill.py", *(job.name for job in good), after=2)  # the first that comes so far
+    ledger = run_elsewhere([*bad, *good], Processes(2, first, ["--plugin", str(plugin)]), first, ignore, lambda: False)
+    assert plugin.with_suffix(".mark").exists()
     assert ledger.states == {"podnet-1": "failed", "lucir-1": "finished", "lucir+cscct-1": "finished"}
     assert "became" in ledger.words["podnet-1"]
     assert sum(ledger.attempts.values()) == 4

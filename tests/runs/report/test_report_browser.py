@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium o
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=300_000)
         yield opened
         opened.close()
 
@@ -27,6 +27,7 @@ def browser() -> Iterator[Any]:
 def test_it_opens_from_disk(browser: Any, request: pytest.FixtureRequest, which: str, width: int) -> None:
     address = (request.getfixturevalue(which).out / "index.html").resolve().as_uri()
     page = browser.new_page(viewport={"width": width, "height": 900})
+    page.set_default_timeout(300_000)  # milliseconds, for a busy machine
     troubles: list[str] = []
     asked: list[str] = []
     page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
