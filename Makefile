@@ -5,14 +5,21 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # One process per test worker, one thread per process: two cores are best used this way.
 WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: demo test lint bench soak clean
+.PHONY: demo test test-portable lint bench soak clean
 
 demo: $(VENV)/.installed
 	$(BIN)/cscct compare lucir lucir+cscct --dataset digits
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	OMP_NUM_THREADS=1 $(PYTEST)
+
+# All tests as other processors would run them: each rounds in its own way.
+test-portable: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 ONEDNN_MAX_CPU_ISA=SSE41 ATEN_CPU_CAPABILITY=default $(PYTEST)
+	OMP_NUM_THREADS=1 ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 $(PYTEST)
+	OMP_NUM_THREADS=2 $(PYTEST)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""What all tests share: one thread each, small runs, and the command line as a user calls it."""
+"""What all tests share: few threads, small runs, and the command line as a user calls it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from cscct.runs.runner import execute
 from cscct.runs.store import FirstTasks, RunFolder
 from cscct.yamltext import parse_override
 
-torch.set_num_threads(1)
+THREADS = int(os.environ.get("OMP_NUM_THREADS", "1"))  # `make test-portable` asks for two once
+torch.set_num_threads(THREADS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -65,9 +66,9 @@ def settings_for(method: str, dataset: str = "digits", *sets: str, recipe: str |
 def run_quietly(
     folder: Path, method: str, *sets: str, first_tasks: Path | None = None, listener: Silent | None = None
 ) -> dict[str, Any]:
-    """One run on digits, one thread, in this process."""
+    """One run on digits in this process."""
     listener = listener or Silent()
-    settings = settings_for(method, "digits", "runtime.threads=1", *sets)
+    settings = settings_for(method, "digits", f"runtime.threads={THREADS}", *sets)
     dataset = load_dataset(settings, None, listener.warnings.append)
     shared = FirstTasks(first_tasks) if first_tasks else None
     warn = listener.warnings.append
@@ -75,7 +76,7 @@ def run_quietly(
 
 
 def learner_for(method: str, *sets: str, dataset: str = "digits") -> Learner:
-    settings = settings_for(method, dataset, "runtime.threads=1", *sets)
+    settings = settings_for(method, dataset, f"runtime.threads={THREADS}", *sets)
     loaded = load_dataset(settings, None, lambda _: None)
     settings = complete(settings, loaded)
     return build_learner(settings, loaded, build_stream(settings, loaded, lambda _: None))
@@ -111,7 +112,7 @@ def run_command(folder: Path, *words: str, **env: str) -> subprocess.CompletedPr
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*HEAVY, *(name for name in sys.modules if name.partition(".")[0] == "cscct")])
-    home = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", **env}
+    home = {**os.environ, "OMP_NUM_THREADS": str(THREADS), "COLUMNS": "200", **env}
     with TemporaryDirectory() as said:
         process = context.Process(target=_command, args=(words, folder, home, Path(said)))
         process.start()

@@ -14,7 +14,7 @@ from cscct.runs.estimate import seconds
 from cscct.runs.plan import Planned, as_json, outlook, settled
 from cscct.runs.store import RunFolder
 
-QUICK = ("train.epochs=1", "data.train_per_class=20")
+QUICK = ("train.epochs=1", "data.train_per_class=20", "runtime.threads=1")
 
 
 def planned(folder: Path, method: str, seed: int, *sets: str) -> Planned:
