@@ -5,17 +5,24 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # One process per test worker, one thread per process: two cores are best used this way.
 WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 # The lowest versions that pyproject.toml allows; Ray's has no wheel for a newer Python than this.
 LOWEST ?= .venv-lowest
 LOWEST_PYTHON ?= python3.11
 
-.PHONY: demo test test-lowest lint docs bench soak clean
+.PHONY: demo test test-portable test-lowest lint docs bench soak clean
 
 demo: $(VENV)/.installed
 	$(BIN)/cscct compare lucir lucir+cscct --dataset digits
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	OMP_NUM_THREADS=1 $(PYTEST)
+
+# All tests as other processors would run them: each rounds in its own way.
+test-portable: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 ONEDNN_MAX_CPU_ISA=SSE41 ATEN_CPU_CAPABILITY=default $(PYTEST)
+	OMP_NUM_THREADS=1 ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 $(PYTEST)
+	OMP_NUM_THREADS=2 $(PYTEST)
 
 # The same tests with the lowest versions that pyproject.toml allows. No linters: what types a library declares differs
 # from version to version. On Linux the package index has torch 2.5 for CUDA only, so the first call fetches about 3 GB;

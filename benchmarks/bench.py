@@ -140,6 +140,7 @@ def main() -> None:
     size = Size(torch.get_num_threads())
     if args.tiny:
         size = Size(size.threads, exemplars=1, depth=8, batch=16, epochs=1, rounds=1, tiny=True)
+        growth.HOW_TO_START = "forkserver"  # which imports everything once
         print("tiny: the figures mean nothing")
     here = environment(size)
     print(*(f"{name}: {value}" for name, value in here.items()), sep="\n", flush=True)

@@ -26,6 +26,7 @@ from cscct.nets import build_network, for_inference
 from cscct.structs import Output, Step, Task
 from parts import Size, random_batch
 
+HOW_TO_START = "spawn"  # the processes whose memory is measured
 DIMENSIONS = 512  # of the features that batches of losses are tried with: those of ResNet-18
 
 
@@ -166,7 +167,7 @@ def measure(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
 
 def alone(function: Callable[..., dict[str, float]], *arguments: Any) -> dict[str, float]:
     """In a process of its own."""
-    with ProcessPoolExecutor(1, get_context("spawn")) as child:
+    with ProcessPoolExecutor(1, get_context(HOW_TO_START)) as child:
         return child.submit(function, *arguments).result()
 
 

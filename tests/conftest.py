@@ -1,12 +1,15 @@
-"""What all tests share: one thread each, small runs, and the command line as a user calls it."""
+"""What all tests share: few threads, small runs, and the command line as a user calls it."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -23,7 +26,8 @@ from cscct.runs.listeners import Listener
 from cscct.runs.runner import execute
 from cscct.yamltext import parse_override
 
-torch.set_num_threads(1)
+THREADS = int(os.environ.get("OMP_NUM_THREADS", "1"))  # `make test-portable` asks for two once
+torch.set_num_threads(THREADS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -66,9 +70,9 @@ def settings_for(method: str, dataset: str = "digits", *sets: str, recipe: str |
 def run_quietly(
     folder: Path, method: str, *sets: str, first_tasks: Path | None = None, listener: Silent | None = None
 ) -> dict[str, Any]:
-    """One run on digits, one thread, in this process."""
+    """One run on digits in this process."""
     listener = listener or Silent()
-    settings = settings_for(method, "digits", "runtime.threads=1", *sets)
+    settings = settings_for(method, "digits", f"runtime.threads={THREADS}", *sets)
     dataset = load_dataset(settings, None, listener.warnings.append)
     shared = FirstTaskCache(first_tasks) if first_tasks else None
     warn = listener.warnings.append
@@ -76,7 +80,7 @@ def run_quietly(
 
 
 def learner_for(method: str, *sets: str, dataset: str = "digits") -> Learner:
-    settings = settings_for(method, dataset, "runtime.threads=1", *sets)
+    settings = settings_for(method, dataset, f"runtime.threads={THREADS}", *sets)
     loaded = load_dataset(settings, None, lambda _: None)
     settings = complete(settings, loaded)
     return build_learner(settings, loaded, build_stream(settings, loaded, lambda _: None))
@@ -89,13 +93,90 @@ def without_timings(result: Any) -> Any:
     return [without_timings(v) for v in result] if isinstance(result, list) else result
 
 
+HEAVY = ("torch", "sklearn.datasets", "sklearn.cluster", "matplotlib.pyplot", "safetensors.torch", "rich.progress")
+
+
+def _command(words: Sequence[str], folder: Path, env: dict[str, str], said: Path) -> None:
+    """In a process of its own: `cscct WORDS` in a folder, with what it writes in files."""
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(folder)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(said / name, os.O_WRONLY | os.O_CREAT), number)
+    sys.argv = ["cscct", *words]
+    from cscct.cli import main
+
+    main()
+
+
+def run_command(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process that has torch and cscct imported already: each is a fork of one that did nothing else.
+
+    What a start from nothing needs is tested with `python -m cscct` and with the installed program.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([*HEAVY, *(name for name in sys.modules if name.partition(".")[0] == "cscct")])
+    home = {**os.environ, "OMP_NUM_THREADS": str(THREADS), "COLUMNS": "200", **env}
+    with TemporaryDirectory() as said:
+        process = context.Process(target=_command, args=(words, folder, home, Path(said)))
+        process.start()
+        process.join(timeout=300)
+        if process.exitcode is None:
+            process.kill()
+            raise AssertionError(f"cscct {' '.join(words)} goes on and on")
+        out, err = ((Path(said) / name).read_text() for name in ("stdout", "stderr"))
+    return subprocess.CompletedProcess(words, process.exitcode, out, err)
+
+
 @pytest.fixture
 def cscct(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """The installed command, in an empty folder."""
+    """The command, in an empty folder."""
 
     def call(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-        home = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", **env}
-        command = [sys.executable, "-m", "cscct", *words]
-        return subprocess.run(command, cwd=tmp_path, env=home, capture_output=True, text=True, timeout=300)
+        return run_command(tmp_path, *words, **env)
 
     return call
+
+
+SIGNALS = """
+import os, threading
+from pathlib import Path
+from cscct.runs.checkpoints import Checkpoints
+
+mark, real, saves = Path(__file__).with_suffix(".mark"), Checkpoints.save, 0
+
+def send():
+    try:
+        mark.open("x").close()  # once, by whoever comes first
+    except FileExistsError:
+        return
+    os.kill(os.getpid(), {number})
+
+def save(self, *arguments):
+    global saves
+    if self.folder.parent.name not in {runs}:
+        return real(self, *arguments)
+    saves += 1
+    if saves == {after} + 3 and {wait} and not mark.exists():
+        threading.Event().wait()
+    real(self, *arguments)
+    if saves == {after}:
+        begin()
+
+def begin():
+    threading.Timer({wait}, send).start() if {wait} else send()
+
+Checkpoints.save = save
+if not {after}:
+    begin()
+"""
+
+
+def signal_plugin(file: Path, *runs: str, after: int = 1, wait: float = 0.0, number: int = signal.SIGKILL) -> Path:
+    """A plugin with which a run sends itself a signal after so many checkpoints, once: no test has to be quick enough
+    to meet a process in the midst of its work. With a wait (in seconds) it comes at some instant of the next two steps.
+
+    after: 0 means from the start. runs: the names of the folders of those that it is for.
+    """
+    file.write_text(SIGNALS.format(number=int(number), runs=runs, after=after, wait=wait))
+    return file

@@ -217,7 +217,7 @@ def test_a_run_asked_to_stop_while_it_reads_its_data(tmp_path: Path) -> None:
 
 def test_time_left_of_reading_counts_from_where_this_process_began(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("cscct.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("cscct.ui.progress.time.monotonic", lambda: now[0])
     display = Display("plain")
     said: list[str] = []
     monkeypatch.setattr(display, "say", said.append)

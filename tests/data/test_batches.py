@@ -2,6 +2,7 @@ import gc
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 
 import pytest
 import torch
@@ -126,7 +127,7 @@ def test_ahead_keeps_the_order(count: int, depth: int) -> None:
 
 
 def wait_until(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 120
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.001)
     return condition()
@@ -196,21 +197,30 @@ def test_ahead_stops_with_its_consumer(way: str) -> None:
     assert len(made) == left <= 5
 
 
-def test_ahead_drops_what_has_not_begun() -> None:
+def test_ahead_drops_what_has_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
+    dropped: list[bool] = []
+    cancel = Future.cancel
     go_on = threading.Event()
 
     def make(step: int) -> int:
         made.append(step)
         if step == 1:
-            go_on.wait(5)
+            go_on.wait(120)
         return step
+
+    def noted(future: Future[int]) -> bool:
+        dropped.append(cancel(future))
+        if len(dropped) == 2:  # only now is 1 ready, and a worker free for 2
+            go_on.set()
+        return dropped[-1]
 
     items = prefetch(make, 1000)
     next(items)  # 1 is being made, 2 waits
     assert wait_until(lambda: made == [0, 1])
-    threading.Timer(0.05, go_on.set).start()
+    monkeypatch.setattr(Future, "cancel", noted)
     items.close()  # type: ignore[attr-defined]
+    assert dropped == [False, True]
     assert made == [0, 1]
 
 

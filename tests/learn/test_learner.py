@@ -29,7 +29,8 @@ def test_same_seed_same_result(method: str, tmp_path: Path) -> None:
 
 
 def test_memory_is_herded_from_the_class_with_the_final_network() -> None:
-    learner = learner_for("lucir", *SMALL, "memory.per_class=4")
+    # A batch holds one class, so that its features are the same bits whether it is read alone or with others.
+    learner = learner_for("lucir", *SMALL, "memory.per_class=4", "runtime.eval_batch_size=30")
     first, second = learner.stream.tasks[:2]
     learner.learn(first, Silent())
     kept = {label: list(ranks) for label, ranks in learner.memory.exemplars.items()}
@@ -63,18 +64,21 @@ def test_evaluation_agrees_with_one_image_at_a_time() -> None:
     confusion = learner.evaluate(task).confusion
     rows = {name: matrix_row(counts, learner.stream.tasks[:2]) for name, counts in confusion.items()}
     learner.network.eval()
-    right = {"classifier": [0, 0], "nme": [0, 0]}
+    right, close = {"classifier": [0, 0], "nme": [0, 0]}, {"classifier": [0, 0], "nme": [0, 0]}
     with torch.no_grad():
         for label in range(task.n_seen):
             for index in learner.stream.test[label]:
                 output = learner.network(learner.stream.test_view.plain(torch.tensor([index])))
                 distances = (learner.means - F.normalize(output.features, dim=1)).norm(dim=1)
                 part = int(label >= task.n_old)
-                right["classifier"][part] += int(output.scores.argmax()) == label
-                right["nme"][part] += int(distances.argmin()) == label
-    sizes = (6 * task.n_old, 6 * task.n_new)
-    for head, counts in right.items():
-        assert rows[head] == pytest.approx([100 * n / size for n, size in zip(counts, sizes, strict=True)])
+                for head, values in (("classifier", output.scores[0]), ("nme", -distances)):
+                    best, second = values.topk(2).values.tolist()
+                    right[head][part] += int(values.argmax()) == label
+                    close[head][part] += best - second < 1e-5  # where roundings decide
+    for head, row in rows.items():
+        for part, size in enumerate((6 * task.n_old, 6 * task.n_new)):
+            assert row[part] * size / 100 == pytest.approx(right[head][part], abs=close[head][part] + 1e-6)
+    assert sum(sum(counts) for counts in close.values()) < 4  # of 72
 
 
 def test_a_test_gives_the_features_it_read() -> None:

@@ -28,8 +28,8 @@ def test_all_combinations_are_tried() -> None:
 def test_runs_end_to_end(base: str, addition: str, tmp_path: Path) -> None:
     first, step = PROTOCOLS[addition]
     listener = Silent()
-    protocol = (f"protocol.base={first}", f"protocol.step={step}")
-    result = run_quietly(tmp_path / "run", base + addition, "train.epochs=2", *protocol, listener=listener)
+    sets = ("train.epochs=2", "data.train_per_class=30", f"protocol.base={first}", f"protocol.step={step}")
+    result = run_quietly(tmp_path / "run", base + addition, *sets, listener=listener)
 
     assert result["status"] == "finished"
     assert [len(task["classes"]) for task in result["tasks"]] == SIZES[addition]
@@ -38,8 +38,6 @@ def test_runs_end_to_end(base: str, addition: str, tmp_path: Path) -> None:
         matrix = result["matrix"][head]
         assert [len(row) for row in matrix] == list(range(1, len(SIZES[addition]) + 1))
         assert all(0 <= accuracy <= 100 for row in matrix for accuracy in row)
-        assert matrix[0][0] > 130 / SIZES[addition][0]  # two epochs are enough to be above chance
-    assert max(result["summary"][head]["last_accuracy"] for head in ("classifier", "nme")) > 20  # twice chance
     later = [record["losses"] for record in listener.epochs if record["task"] > 0 and record["stage"] == "train"]
     assert ("csc" in later[0]) == (addition in ("+csc", "+cscct"))
     assert ("ct" in later[0]) == (addition in ("+ct", "+cscct"))
@@ -58,10 +56,14 @@ def test_one_class_at_a_time_from_the_start(tmp_path: Path) -> None:
         assert result["tasks"][0]["accuracy"] == {"classifier": 100.0, "nme": 100.0}
 
 
-def test_original_icarl(tmp_path: Path) -> None:
-    result = run_quietly(tmp_path / "run", "icarl-bce+cscct", "train.epochs=4")
-    assert result["headline"] == "nme"
-    assert result["summary"]["nme"]["last_accuracy"] > 40
+@pytest.mark.parametrize("base", [*BASES, "icarl-bce"])
+def test_every_base_learns(base: str, tmp_path: Path) -> None:
+    """Far above chance, and far below what it reaches with any roundings and seeds."""
+    sets = ("train.epochs=6", "protocol.step=3", *(["finetune.epochs=2"] if base == "podnet" else []))
+    result = run_quietly(tmp_path / "run", f"{base}+cscct", *sets)
+    assert result["matrix"]["nme"][0][0] > 60  # chance: 25
+    assert result["summary"]["nme"]["last_accuracy"] > 35  # chance: 10
+    assert result["headline"] == ("nme" if base.startswith("icarl") else "classifier")
 
 
 def test_names() -> None:

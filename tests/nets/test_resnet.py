@@ -139,7 +139,7 @@ def test_podnet_starts_as_its_stem(depth: int) -> None:
     ]
     maps = net(given)
     for one, other in zip(maps, [*expected, expected[2]], strict=depth > 8):
-        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
         assert (one >= 0).all()
     assert len(maps) == (3 if depth == 8 else 4)
 

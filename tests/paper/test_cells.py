@@ -266,11 +266,11 @@ def test_unknown_names(word: str, hint: str) -> None:
 
 
 def generated(settings: Settings) -> Dataset:
-    """As many classes and pixels as the real thing, two images a class to learn from and one to test."""
+    """As many classes as the real thing, two small images a class to learn from and one to test."""
     rng = np.random.default_rng(0)
 
     def part(count: int) -> Split:
-        images = rng.integers(0, 256, (100 * count, 3, 32, 32), dtype=np.uint8)
+        images = rng.integers(0, 256, (100 * count, 3, 8, 8), dtype=np.uint8)
         return Split(ArrayImages(torch.from_numpy(images)), np.repeat(np.arange(100), count))
 
     return Dataset("cifar100", tuple(f"class {i}" for i in range(100)), part(2), part(1), channels=3)

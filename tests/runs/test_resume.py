@@ -7,16 +7,13 @@ import os
 import random
 import resource
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import Silent, settings_for, without_timings
+from conftest import Silent, run_command, settings_for, signal_plugin, without_timings
 from cscct.config import Settings
 from cscct.errors import Interrupted, RunFailed, UserError
 from cscct.learn.dataset import load_dataset
@@ -109,29 +106,28 @@ def test_stopped_every_few_steps(base: str, whole: Callable[[str], Path], tmp_pa
 
 @pytest.mark.parametrize("base", BASES)
 def test_killed_at_random_instants(base: str, tmp_path: Path) -> None:
-    """SIGKILL, checkpoints after every step; the run is long enough that every kill hits it."""
-    more = [f"train.epochs={6 + 2 * KILLS}"]
+    """SIGKILL, checkpoints after every step; the kills are spread over all of the run, and every one hits it."""
+    epochs = 2 + KILLS
+    more = [f"train.epochs={epochs}"]
     go(tmp_path / "whole", small(base, *more))
     sets = [*SMALL, *(FINE if base == "podnet" else ()), *more, EVERY_STEP]
-    words = [word for one in sets for word in ("--set", one)]
-    command = [sys.executable, "-m", "cscct", "run", f"{base}+cscct", "digits", *words, "--out", "run", "--quiet"]
-    again = [sys.executable, "-m", "cscct", "resume", "run", "--quiet"]
+    words = ["run", f"{base}+cscct", "digits", *(word for one in sets for word in ("--set", one)), "--out", "run"]
     rng = random.Random(f"{base}{KILLS}")
-    checkpoints = tmp_path / "run" / "checkpoints"
+    checkpoints = Checkpoints(tmp_path / "run" / "checkpoints")
+    total, written = 7 * epochs + 2, 0  # an epoch has 7 steps in all tasks together; and each task but the last an end
     for kill in range(KILLS):
-        process = subprocess.Popen(command, cwd=tmp_path)
-        if kill % 4 == 3:  # while it starts or reads the checkpoint
-            time.sleep(rng.uniform(0, 4))
-        else:
-            before = set(checkpoints.iterdir()) if checkpoints.is_dir() else set()
-            while process.poll() is None and (not checkpoints.is_dir() or set(checkpoints.iterdir()) <= before):
-                time.sleep(0.005)  # until it has begun to work
-            time.sleep(rng.uniform(0, 0.15))
-        assert process.poll() is None, f"the run was over before kill {kill + 1} of {KILLS}"
-        process.kill()
-        process.wait()
-        command = again if (tmp_path / "run" / "config.yaml").is_file() else command
-    subprocess.run(again, cwd=tmp_path, check=True)
+        after = max(1, total * (kill + 1) // (KILLS + 1) - rng.randint(0, 2) - written)
+        after = 0 if kill % 4 == 3 else after  # while it starts or reads the checkpoint
+        plugin = signal_plugin(tmp_path / f"kill{kill}.py", "run", after=after, wait=rng.uniform(0.001, 0.05))
+        killed = run_command(tmp_path, *words, "--quiet", "--plugin", plugin.name)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        newest = checkpoints.latest(print)
+        assert newest is not None
+        written = checkpoints._numbers()[-1]
+        words = ["resume", "run"]
+    assert newest.state["task"] == 2
+    done = run_command(tmp_path, "resume", "run", "--quiet")
+    assert (done.returncode, done.stderr) == (0, "")
     same(tmp_path / "whole", tmp_path / "run")
 
 
@@ -281,17 +277,12 @@ def test_resume_from_the_command_line(cscct: Any, tmp_path: Path) -> None:
     same(tmp_path / "run", tmp_path / "fresh")
 
 
-def test_ctrl_c_stops_with_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> None:
-    sets = [word for one in (*SMALL, "train.epochs=200") for word in ("--set", one)]
-    command = [sys.executable, "-m", "cscct", "run", "lucir+cscct", "digits", *sets, "--out", "run"]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    while not (tmp_path / "run" / "metrics.jsonl").exists():
-        assert process.poll() is None
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=60)[1]
-    assert process.returncode == 130
-    assert "cscct resume run" in said
-    assert "Traceback" not in said
+def test_ctrl_c_stops_with_a_checkpoint_and_says_how_to_go_on(cscct: Any, tmp_path: Path) -> None:
+    sets = [word for one in (*SMALL, EVERY_STEP) for word in ("--set", one)]
+    plugin = signal_plugin(tmp_path / "plugin.py", "run", after=3, number=signal.SIGINT)
+    stopped = cscct("run", "lucir+cscct", "digits", *sets, "--out", "run", "--plugin", str(plugin))
+    assert stopped.returncode == 130
+    assert "cscct resume run" in stopped.stderr
+    assert "Traceback" not in stopped.stderr
     assert list((tmp_path / "run" / "checkpoints").glob("*.json"))
     assert json.loads((tmp_path / "run" / "result.json").read_text())["status"] == "running"

@@ -94,7 +94,7 @@ print("torch" in sys.modules, "matplotlib" in sys.modules)
 def test_a_dry_run_needs_neither_torch_nor_data(name: str, tmp_path: Path) -> None:
     """That is what makes it quick: importing torch takes longer than planning a hundred runs."""
     code = NO_TORCH.format(words=["reproduce", name, "--dry-run"])
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "False False"
     assert "first tasks are to be trained" in done.stdout
