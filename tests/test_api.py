@@ -17,6 +17,7 @@ from PIL import Image
 import cscct
 from conftest import run_quietly, without_timings
 from cscct.errors import Interrupted, UserError
+from cscct.nets import BACKBONES
 from cscct.runs.folder import RunFolder
 
 SMALL = {"train.epochs": 2, "data.train_per_class": 24, "data.classes": 6, "B": 2, "C": 2, "runtime.threads": 1}
@@ -212,3 +213,69 @@ def test_importing_it_imports_nothing_heavy() -> None:
     assert {"run", "load", "resume", "Dataset", "Listener"} <= set(dir(cscct))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         cscct.nothing  # noqa: B018
+
+
+def test_a_comparison_is_a_table(tmp_path: Path) -> None:
+    table = cscct.compare(["lucir", "lucir+cscct"], "digits", seeds=range(1, 3), settings=SMALL, out=tmp_path / "c")
+    rows = table.as_dict()["methods"]
+    assert [row["method"] for row in rows] == ["lucir", "lucir+cscct"]
+    assert rows[1]["gain"]["against"] == "lucir"
+    assert {len(text.splitlines()) for text in (table.to_csv(), table.to_markdown())} == {3, 4}
+    assert r"\begin{tabular}" in table.to_latex()
+    assert "<table>" in table._repr_html_()
+    assert json.loads((tmp_path / "c" / "compare.json").read_text()) == table.as_dict()
+    assert (tmp_path / "c" / "curves.png").is_file()
+    alone = cscct.run("lucir", "digits", seed=2, settings=SMALL, out=tmp_path / "alone")
+    stored = RunFolder(tmp_path / "c" / "lucir-seed2").result()
+    assert stored["weights_sha256"] == alone.result["weights_sha256"]
+
+
+def test_a_comparison_of_ones_own_arrays_in_processes(tmp_path: Path) -> None:
+    names = ["left", "right", "below", "aside"]
+    dataset = cscct.Dataset.from_arrays(*blobs(0, 8, names), *blobs(1, 3, names))
+    settings = {"B": 2, "C": 2, "train.epochs": 1, "network.depth": 8, "memory.per_class": 4, "runtime.threads": 1}
+    table = cscct.compare(["replay", "icarl"], dataset, seeds=[1], settings=settings, jobs=2, out=tmp_path / "c")
+    alone = cscct.run("icarl", dataset, settings=settings, out=tmp_path / "alone")
+    assert table.rows[1].metrics["last_accuracy"].mean == alone.summary["last_accuracy"]  # type: ignore[union-attr]
+
+
+class Tiny(torch.nn.Module):
+    """A backbone in one of the forms that are allowed."""
+
+    def __init__(self, channels: int = 1, form: str = "maps"):
+        super().__init__()
+        self.form, self.features = form, 6
+        self.one, self.two = torch.nn.Conv2d(channels, 4, 3, padding=1), torch.nn.Conv2d(4, 6, 3, stride=2)
+
+    def forward(self, images: torch.Tensor) -> Any:
+        first = torch.relu(self.one(images))
+        second = self.two(first)
+        features = second.mean(dim=(2, 3))
+        forms = {"maps": (first, second), "map": second, "features": features, "pair": (features, [first, second])}
+        return forms[self.form]
+
+
+@pytest.mark.parametrize("form", ["maps", "map", "features", "pair"])
+def test_a_backbone_of_ones_own(form: str, tmp_path: Path) -> None:
+    settings = {**SMALL, "train.epochs": 1, "finetune.epochs": 1}
+    module = Tiny(form=form)
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    run = cscct.run("podnet+cscct", "digits", settings=settings, backbone=module, out=tmp_path / "run")
+    assert all(torch.equal(tensor, module.state_dict()[name]) for name, tensor in before.items())  # a copy was trained
+    images, _ = digits_test(tuple(run.result["tasks"][0]["classes"]))
+    model = cscct.load(run.path, backbone=module)
+    assert model.features(images[:2]).shape == (2, 6)
+    assert model.predict(images[:2]).shape == (2,)
+
+
+def test_a_backbone_that_does_not_fit_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="must tell how many features"):
+        cscct.run("lucir", "digits", settings=SMALL, backbone=torch.nn.Flatten(), out=tmp_path / "a")
+    wrong = Tiny()
+    wrong.features = 7
+    with pytest.raises(UserError, match=r"of which the last has 7 channels; it gives"):
+        cscct.run("lucir", "digits", settings=SMALL, backbone=wrong, out=tmp_path / "b")
+    cscct.run("lucir", "digits", settings=SMALL, backbone=Tiny(), out=tmp_path / "c")
+    del BACKBONES["custom-Tiny"]
+    with pytest.raises(UserError, match=r"is not known here: register it, or pass the module"):
+        cscct.load(tmp_path / "c")

@@ -47,8 +47,8 @@ def test_installed_command_runs_from_an_empty_folder(installed: Path, tmp_path: 
     words = ("--set", "train.epochs=1", "--threads", "1", "--json")
     assert json.loads(call("run", "podnet+cscct", "digits", *words))["status"] == "finished"
     inside = {str(path.relative_to(installed)) for path in (installed / "cscct").rglob("*")}
-    assert {"cscct/py.typed", "cscct/data/imagenet_subset_wnids.txt"} <= inside
-    assert len([name for name in inside if name.startswith("cscct/presets/") and name.endswith(".yaml")]) == 4
+    assert {"cscct/py.typed", "cscct/data/datasets/imagenet_subset_wnids.txt"} <= inside
+    assert len([name for name in inside if name.startswith("cscct/presets/") and name.endswith(".yaml")]) == 5
 
 
 def distributions(requirements: list[str]) -> set[str]:
@@ -78,7 +78,7 @@ def test_what_is_imported_is_declared_and_what_is_declared_imported() -> None:
 def test_the_lowest_versions_are_those_that_are_tested() -> None:
     declared = [*PYPROJECT["build-system"]["requires"], *PYPROJECT["project"]["dependencies"]]
     declared += [line for extra in ("ray", "tensorboard", "test") for line in EXTRAS[extra]]
-    assert set(EXTRAS) == {"ray", "tensorboard", "test", "lint", "dev"}  # a new one is to be tested too
+    assert set(EXTRAS) == {"ray", "tensorboard", "test", "lint", "docs", "dev"}  # a new one is to be tested too
     lines = (line.partition("#")[0].strip() for line in (ROOT / "constraints-lowest.txt").read_text().splitlines())
     pins = {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in lines if line}
     for requirement in map(Requirement, declared):

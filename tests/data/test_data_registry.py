@@ -17,12 +17,13 @@ REQUEST = sources.LoadRequest(None, skip_bad_images=False, test_fraction=0.2, se
 
 
 def test_the_datasets() -> None:
-    assert set(sources.DATASETS) == {"digits", "cifar100", "imagenet-subset", "folder"}
+    assert set(sources.DATASETS) == {"digits", "cifar100", "imagenet-subset", "folder", "arrays"}
     assert {name: kind.num_classes for name, kind in sources.DATASETS.items()} == {
         "digits": 10,
         "cifar100": 100,
         "imagenet-subset": 100,
         "folder": None,
+        "arrays": None,
     }
     assert [name for name, kind in sources.DATASETS.items() if kind.fetchable] == ["cifar100"]
     assert all(kind.name == name and kind.summary for name, kind in sources.DATASETS.items())
@@ -35,12 +36,12 @@ def test_the_registry_itself_imports_nothing_heavy() -> None:
         "package = types.ModuleType('cscct.data')\n"
         "package.__path__ = importlib.util.find_spec('cscct').submodule_search_locations[0] + '/data',\n"
         "sys.modules['cscct.data'] = package\n"
-        "import cscct.data.sources\n"
+        "import cscct.data.registry\n"
         "print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = done.stdout.split()
-    assert "cscct.data.sources" in loaded
+    assert "cscct.data.registry" in loaded
     assert not {"torch", "numpy", "sklearn", "PIL", "pooch"} & set(loaded)
 
 
