@@ -11,7 +11,7 @@ from torch import nn
 
 from conftest import learner_for
 from cscct.errors import UserError
-from cscct.learn import build
+from cscct.learn import build, device
 
 FAULTS = """
 import resource, sys, torch
@@ -44,8 +44,8 @@ def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     class Other:
         pass
 
-    monkeypatch.setattr(build.ctypes, "CDLL", lambda _: Other())
-    build.keep_freed_memory()
+    monkeypatch.setattr(device.ctypes, "CDLL", lambda _: Other())
+    device.keep_freed_memory()
 
 
 def test_every_learner_on_a_cpu_keeps_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
