@@ -37,7 +37,7 @@ lint: $(VENV)/.installed-dev
 
 # The site, with the reference from the docstrings, in build/docs. A warning is an error.
 docs: $(VENV)/.installed-dev
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Twenty kills a base instead of three.
 soak: $(VENV)/.installed-dev

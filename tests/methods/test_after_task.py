@@ -7,10 +7,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from conftest import Silent, learner_for
+from conftest import Silent, learner_for, settings_for
 from cscct.methods import AFTER_TASK, TaskEnd
 from cscct.methods.bic import PENALTY, fit_correction
 from cscct.nets import build_network
+from cscct.runs.first_tasks import first_task_fingerprint
 from cscct.structs import Task
 
 SMALL = ("train.epochs=2", "data.train_per_class=30")
@@ -129,6 +130,15 @@ def test_the_rows_of_wa_are_positive_and_aligned() -> None:
     head = learner.network.head
     norms = [one.norm(dim=1).mean().item() for one in (head.old_weight, head.new_weight)]
     assert norms[0] == pytest.approx(norms[1], rel=1e-5)
+
+
+def test_a_first_task_is_shared_only_where_as_many_images_are_held_back() -> None:
+    def fingerprint(share: float) -> str:
+        sets = (f"memory.held_back={share}", "memory.per_class=20", "network.after_task=none", "protocol.base=4")
+        return first_task_fingerprint(settings_for("bic", "digits", *sets), "the data")
+
+    assert fingerprint(0.1) == fingerprint(0.11)  # two of twenty
+    assert len({fingerprint(share) for share in (0.0, 0.1, 0.2)}) == 3
 
 
 def test_nothing_is_done_in_the_first_task_and_something_later(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,8 +85,10 @@ class LinearHead(Head):
 
 
 class PositiveHead(Head):
-    """w·f with no bias and weights that are clipped at zero from below: where features are positive too, the norm of a
-    row says how much its class is favoured, which WA relies on."""
+    """w·f without bias, weights clipped at zero from below, for WA.
+
+    Where features are positive too, the norm of a row says how much its class is favoured.
+    """
 
     has_scale = False
 
