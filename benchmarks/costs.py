@@ -54,7 +54,7 @@ def against_textbook(size: Size) -> tuple[dict[str, list[float]], Learner, Netwo
 
 def share_of_terms(learner: Learner, teacher: Network, batch: Batch, rounds: int) -> float:
     """Forward and backward of CSC and CT on the batch's features, as a share of a whole step of LUCIR."""
-    task, network, terms = learner.stream.tasks[1], learner.network, learner.recipe.terms
+    task, network, terms = learner.stream.tasks[1], learner.network, learner.config.terms
     teacher = learner.prepare(teacher)
     lucir = WeightedSum([term for term in terms if term.name not in ("csc", "ct")], task)
     added = WeightedSum([term for term in terms if term.name in ("csc", "ct")], task)
@@ -65,7 +65,7 @@ def share_of_terms(learner: Learner, teacher: Network, batch: Batch, rounds: int
     shard_sizes = []
     for _ in range(rounds + 1):
         listener, seconds = Listener(), []
-        run_stage(work, replace(learner.recipe.train, epochs=1), listener)
+        run_stage(work, replace(learner.config.train, epochs=1), listener)
         for _ in range(20):
             started = time.perf_counter()
             step.student.features.grad = None

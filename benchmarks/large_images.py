@@ -78,7 +78,7 @@ def epoch(dataset: Dataset, size: Size, batch: int, side: int) -> tuple[float, f
 def _first_epoch(learner: Learner) -> tuple[Any, ...]:
     task = learner.stream.tasks[0]
     pool = join([(label, learner.stream.train[label]) for label in task.classes], [])
-    return pool, learner.recipe.train, task, "train", 0, 0
+    return pool, learner.config.train, task, "train", 0, 0
 
 
 def rate(dataset: Dataset, side: int, seconds: float, reduced: bool = True) -> float:

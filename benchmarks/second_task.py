@@ -141,8 +141,8 @@ def watched(learner: Learner, clock: Clock) -> Iterator[Listener]:
 
     replaced = [
         (learner, "prepare", lambda network: clock.timed("teacher", prepare(network))),
-        (learner.reader, "prepare", reading),
-        (learner.reader, "class_means", clock.timed("class means", learner.reader.class_means)),
+        (learner.evaluator, "prepare", reading),
+        (learner.evaluator, "class_means", clock.timed("class means", learner.evaluator.class_means)),
         (Network, "forward", student),
         (learner, "_batches", clock.each("data", learner._batches)),
         (learner, "_class_features", features),

@@ -12,7 +12,7 @@ from synthetic import groups_in, make_run
 
 def differences(folder: Path) -> tuple[list[str], list[str]]:
     found = find_differences(groups_in(folder))
-    return found.experiments, found.recipes
+    return found.experiments, found.training
 
 
 def test_equal_protocols_are_silent(tmp_path: Path) -> None:

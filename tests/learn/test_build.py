@@ -64,7 +64,7 @@ def block():
     return during.hblks - before.hblks, libc.mallinfo2().arena - before.arena >= 32 << 20
 
 default = block()
-_keep_freed_memory()
+keep_freed_memory()
 assert (default, block()) == ((1, False), (0, True)), default
 """
 
@@ -102,6 +102,6 @@ def test_without_a_compiler_compiling_is_refused(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("fold", ["true", "false"])
 def test_folding_is_a_setting(fold: str) -> None:
     learner = learner_for("lucir", f"runtime.fold={fold}")
-    for prepare in (learner.prepare, learner.reader.prepare):
+    for prepare in (learner.prepare, learner.evaluator.prepare):
         norms = [module for module in prepare(learner.network).modules() if isinstance(module, nn.BatchNorm2d)]
         assert bool(norms) == (fold == "false")

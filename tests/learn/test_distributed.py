@@ -79,7 +79,7 @@ def measure(base):
         nothing = torch.full((second.n_old,), torch.nan)
         carried = torch.stack([stored.get(i, nothing) for i in chosen])[part] if stored else None
         batch = Batch(images, labels[part], (labels >= second.n_old)[part], carried)
-        loss = WeightedSum(learner.recipe.terms, second)
+        loss = WeightedSum(learner.config.terms, second)
         nets = learner.network, learner.teacher
         work = StageInputs("train", second, *nets, loss, parameters, lambda *_: [], False, group)
         learner.network.eval()  # batch norm frozen: its statistics are each process's own
@@ -96,12 +96,12 @@ def measure(base):
         for i, parameter in enumerate(parameters):
             gradient = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
             found[f"{name}: gradient {i}"] = gradient.clone()
-    found["features"] = learner.reader.__class__(learner.network, 7, torch.device("cpu"), group).features(
+    found["features"] = learner.evaluator.__class__(learner.network, 7, torch.device("cpu"), group).features(
         learner.stream.train_view, torch.tensor(new))
-    found["few features"] = learner.reader.__class__(learner.network, 7, torch.device("cpu"), group).features(
+    found["few features"] = learner.evaluator.__class__(learner.network, 7, torch.device("cpu"), group).features(
         learner.stream.train_view, torch.tensor(new[:1]))
     indices, labels = learner.stream.seen_test(second.n_old)
-    reader = learner.reader.__class__(learner.network, 7, torch.device("cpu"), group)
+    reader = learner.evaluator.__class__(learner.network, 7, torch.device("cpu"), group)
     means = torch.randn(second.n_seen, 64, generator=torch.Generator().manual_seed(3))
     confusion, found["tested"] = reader.test(learner.stream.test_view, indices, labels, means)
     found["confusion"] = confusion["nme"]

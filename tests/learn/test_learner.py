@@ -38,7 +38,7 @@ def test_memory_is_herded_from_the_class_with_the_final_network() -> None:
     assert {label: learner.memory.exemplars[label] for label in first.classes} == kept  # old ones are not herded again
     for label in second.classes:
         members = learner.stream.train[label]
-        features = learner.reader.features(learner.stream.train_view, torch.tensor(members))
+        features = learner.evaluator.features(learner.stream.train_view, torch.tensor(members))
         assert learner.memory.exemplars[label] == [members[rank] for rank in herd(features, 4)]
 
 
@@ -86,7 +86,7 @@ def test_a_test_gives_the_features_it_read() -> None:
     task = learner.stream.tasks[0]
     learner.learn(task, Silent())
     indices, _ = learner.stream.seen_test(task.n_seen)
-    expected = learner.reader.features(learner.stream.test_view, indices)
+    expected = learner.evaluator.features(learner.stream.test_view, indices)
     assert torch.equal(learner.evaluate(task).features, expected)
 
 
@@ -100,7 +100,7 @@ def test_similarity_of_new_classes_to_old_ones_in_the_previous_space() -> None:
     learner = learner_for("replay", *SMALL)
     first, second = learner.stream.tasks[:2]
     learner.learn(first, Silent())
-    means, reader = learner.means, learner.reader
+    means, reader = learner.means, learner.evaluator
     expected = [
         [
             float(F.cosine_similarity(F.normalize(reader.features(view, members), dim=1).mean(dim=0), old, dim=0))

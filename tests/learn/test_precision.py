@@ -37,7 +37,7 @@ def test_losses_see_at_least_32_bits() -> None:
     learner = learner_for("lucir+cscct", *QUICK, "runtime.precision=bf16-mixed")
     listener = Silent()
     learner.learn(learner.stream.tasks[0], listener)
-    assert learner.reader.features(learner.stream.test_view, torch.arange(3)).dtype == torch.float32
+    assert learner.evaluator.features(learner.stream.test_view, torch.arange(3)).dtype == torch.float32
     with learner.precision():
         output = learner.network(learner.stream.test_view.plain(torch.arange(3)))
     assert output.maps[0].dtype == torch.bfloat16  # so the setting does something

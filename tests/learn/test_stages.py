@@ -89,7 +89,7 @@ def test_replay_trains_everything(stages: list[tuple[str, int, dict[str, bool]]]
 def test_frozen_statistics(stages: list[tuple[str, int, dict[str, bool]]]) -> None:
     """LUCIR's optional balanced stage: both blocks of rows, and not even the statistics move."""
     learner = learner_for("lucir", *SMALL)
-    learner.recipe = replace(learner.recipe, finetune=Finetune(epochs=1, batch_norm="frozen", lr=0.01))
+    learner.config = replace(learner.config, finetune=Finetune(epochs=1, batch_norm="frozen", lr=0.01))
     for task in learner.stream.tasks[:2]:
         learner.learn(task, Silent())
     tuned = {"backbone": False, "statistics": False, "new": True, "old": True, "scale": False}
@@ -100,7 +100,7 @@ def test_frozen_statistics(stages: list[tuple[str, int, dict[str, bool]]]) -> No
 def test_old_rows_keep_their_bits_through_a_task(method: str) -> None:
     learner = learner_for(method, *SMALL)
     first, second = learner.stream.tasks[:2]
-    learner.recipe = replace(learner.recipe, finetune=None)
+    learner.config = replace(learner.config, finetune=None)
     learner.learn(first, Silent())
     before = learner.network.head.weight.detach().clone()
     learner.learn(second, Silent())

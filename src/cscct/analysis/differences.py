@@ -15,15 +15,15 @@ NAMED = 6  # of more groups than this only the number is told
 @dataclass(frozen=True)
 class Differences:
     experiments: list[str]  # the groups did not do the same thing: a warning
-    recipes: list[str]  # the methods are trained each in its own way: a note
+    training: list[str]  # the methods are trained each in its own way: a note
 
 
 def find_differences(groups: Sequence[Group]) -> Differences:
     """Between groups; the method, its losses and how far a run has come do not count.
 
-    Methods of different families have recipes of their own, so network, schedule and the like are only noted. Within a
-    family (lucir and lucir+cscct on one dataset) nothing but the losses should differ, so there the same difference is
-    a warning.
+    Methods of different families have training settings of their own, so network, schedule and the like are only
+    noted. Within a family (lucir and lucir+cscct on one dataset) nothing but the losses should differ, so there the
+    same difference is a warning.
     """
     flats = [group.effective for group in groups]
     loud = [_tell(name, groups) for name in differing(flats) if name in EXPERIMENT]
@@ -41,7 +41,7 @@ def find_differences(groups: Sequence[Group]) -> Differences:
                 explained.add(name)
             elif in_all and len({group.method for group in family}) > 1:
                 quiet.append(_tell(name, family))
-    quiet += [_tell(name, groups) for name in _recipe_names(groups) if name not in explained]
+    quiet += [_tell(name, groups) for name in _training_names(groups) if name not in explained]
     return Differences(loud, quiet)
 
 
@@ -49,8 +49,8 @@ def _family(group: Group) -> tuple[str, str]:
     return group.base, str(group.effective.get("dataset"))
 
 
-def _recipe_names(groups: Sequence[Group]) -> list[str]:
-    """Settings of the recipes that differ. A whole section that some groups lack counts once, by its epochs."""
+def _training_names(groups: Sequence[Group]) -> list[str]:
+    """Training settings that differ. A whole section that some groups lack counts once, by its epochs."""
     names = [name for name in differing([group.effective for group in groups]) if not name.startswith("loss.")]
     if any("finetune.epochs" not in group.effective for group in groups):
         names = [name for name in names if not name.startswith("finetune.") or name == "finetune.epochs"]

@@ -76,7 +76,7 @@ def build_learner(
         keep_freed_memory()
         require_compiler(settings.numerics.compile)
     network = network_for(settings.network, dataset.channels, settings.seed)
-    recipe = LearnerConfig(
+    config = LearnerConfig(
         terms=settings.terms,
         network=settings.network,
         train=settings.train,
@@ -90,4 +90,4 @@ def build_learner(
     )
     if device.type == "cuda" and group.size > 1:
         device = torch.device("cuda", group.rank % settings.runtime.devices)
-    return Learner(network, Memory(settings.memory), recipe, stream, device, group)
+    return Learner(network, Memory(settings.memory), config, stream, device, group)

@@ -56,18 +56,18 @@ class Learner:
         self,
         network: Network,
         memory: Memory,
-        recipe: LearnerConfig,
+        config: LearnerConfig,
         stream: Stream,
         device: torch.device,
         group: ProcessGroup = SINGLE_PROCESS,
     ):
         self.network = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.memory, self.recipe, self.stream, self.device = memory, recipe, stream, device
+        self.memory, self.config, self.stream, self.device = memory, config, stream, device
         self.group = group
-        self.precision = precision_of(recipe.precision, device)
-        self.prepare = partial(for_inference, fold=recipe.fold, compiled=recipe.compile != "none")
-        self.reader = Evaluator(self.network, recipe.eval_batch_size, device, group, self.precision, self.prepare)
-        if recipe.compile == "all":
+        self.precision = precision_of(config.precision, device)
+        self.prepare = partial(for_inference, fold=config.fold, compiled=config.compile != "none")
+        self.evaluator = Evaluator(self.network, config.eval_batch_size, device, group, self.precision, self.prepare)
+        if config.compile == "all":
             self.network.backbone.compile()
         self.teacher: Network | None = None  # the previous network, while a task is learned
         self.means = torch.empty(0)  # (classes seen, d), for the nearest-mean predictor
@@ -97,13 +97,15 @@ class Learner:
             self._train(task, listener, on_step, resume)
         if resume is None or resume.stage == "train":
             self._herd(task)
-        if self.recipe.finetune is not None and not task.is_first:
-            self._finetune(task, self.recipe.finetune, listener, on_step, resume)
-            if self.recipe.finetune.batch_norm == "drift":  # else features are what they were
+        if self.config.finetune is not None and not task.is_first:
+            self._finetune(task, self.config.finetune, listener, on_step, resume)
+            if self.config.finetune.batch_norm == "drift":  # else features are what they were
                 self._herd(task)
         self._end_task(task)
         self.teacher = None
-        self.means = self.reader.class_means(self.stream.train_view, self.memory.exemplars, self.recipe.predict.nme_aug)
+        self.means = self.evaluator.class_means(
+            self.stream.train_view, self.memory.exemplars, self.config.predict.nme_aug
+        )
 
     def tensors(self) -> dict[str, Tensor]:
         """All weights, for a checkpoint; with `memory.exemplars` and the position in a stage, all there is to know."""
@@ -141,15 +143,15 @@ class Learner:
         """Epochs, and images in each, of the stages of a task."""
         quota = self.memory.quota(task.n_old) if task.n_old else 0
         new = sum(len(self._images(label, task)) for label in task.classes)
-        plan = {"train": (self.recipe.train.epochs, new + quota * task.n_old)}
-        if self.recipe.finetune is not None and not task.is_first:
-            plan["finetune"] = (self.recipe.finetune.epochs, self.memory.quota(task.n_seen) * task.n_seen)
+        plan = {"train": (self.config.train.epochs, new + quota * task.n_old)}
+        if self.config.finetune is not None and not task.is_first:
+            plan["finetune"] = (self.config.finetune.epochs, self.memory.quota(task.n_seen) * task.n_seen)
         return plan
 
     def evaluate(self, task: Task) -> Evaluation:
         """On the test images of all classes seen, class by class."""
         indices, labels = self.stream.seen_test(task.n_seen)
-        return self.reader.test(self.stream.test_view, indices, labels, self.means)
+        return self.evaluator.test(self.stream.test_view, indices, labels, self.means)
 
     def _similarity(self, features: tuple[Tensor, ...]) -> Tensor:
         """What controlled transfer keeps, class by class: between the mean directions of new and old classes."""
@@ -158,10 +160,10 @@ class Learner:
         return torch.stack([class_mean(one) for one in features]) @ self.means.T
 
     def _first_rows(self, task: Task, features: tuple[Tensor, ...]) -> Tensor:
-        head, spec = self.network.head, self.recipe.network
+        head, spec = self.network.head, self.config.network
         if task.is_first or spec.imprint == "none":
-            return head.fresh_rows(task.n_new, generator(self.recipe.seed, task.index, "head"))
-        seed = derive(self.recipe.seed, task.index, spec.imprint) % 2**32
+            return head.fresh_rows(task.n_new, generator(self.config.seed, task.index, "head"))
+        seed = derive(self.config.seed, task.index, spec.imprint) % 2**32
         return IMPRINTS[spec.imprint](features, head.weight.detach().cpu(), head.rows_per_class, seed)
 
     def _images(self, label: int, task: Task) -> tuple[int, ...]:
@@ -176,46 +178,46 @@ class Learner:
         members = [self.stream.train[label][1:][-count:] if count else () for label in range(task.n_seen)]
         labels = torch.tensor([label for label, one in enumerate(members) for _ in one], dtype=torch.int64)
         indices = torch.tensor([index for one in members for index in one], dtype=torch.int64)
-        return self.reader.payload(self.stream.train_view, indices, PAYLOADS["logits"]), labels
+        return self.evaluator.payload(self.stream.train_view, indices, PAYLOADS["logits"]), labels
 
     def _end_task(self, task: Task) -> None:
         """What the settings ask for once the network has been trained: the head changed, exemplars given what they
         carry. Those of old classes keep what they have."""
-        act = self.recipe.network.after_task
+        act = self.config.network.after_task
         if act != "none" and not task.is_first:
             AFTER_TASK[act](TaskEnd(self.network, task, lambda: self._held_back(task)))
         if self.memory.spec.carry != "none":
             payload, view = PAYLOADS[self.memory.spec.carry], self.stream.train_view
             for label in task.classes:
                 indices = torch.tensor(self.memory.exemplars[label])
-                self.memory.carried[label] = self.reader.payload(view, indices, payload)
+                self.memory.carried[label] = self.evaluator.payload(view, indices, payload)
 
     def _class_features(self, task: Task) -> tuple[Tensor, ...]:
         """Features of all training images of the new classes, a matrix for each, in one pass."""
         members = [self._images(label, task) for label in task.classes]
         indices = torch.tensor([index for one in members for index in one])
-        return self.reader.features(self.stream.train_view, indices).split([len(one) for one in members])
+        return self.evaluator.features(self.stream.train_view, indices).split([len(one) for one in members])
 
     def _train(self, task: Task, listener: Listener, on_step: StepHook | None, resume: Resume | None) -> None:
         self.network.requires_grad_(True)
-        head = self.network.head.trainable(old=not self.recipe.network.freeze_old, scale=True)
+        head = self.network.head.trainable(old=not self.config.network.freeze_old, scale=True)
         new = [(label, self._images(label, task)) for label in task.classes]
         exemplars = list(self.memory.exemplars.items())
         pool = join(new, exemplars, pad_carried(self.memory.carried, exemplars))
-        loss = WeightedSum(self.recipe.terms, task)
+        loss = WeightedSum(self.config.terms, task)
         inputs = StageInputs(
             name="train",
             task=task,
             network=self.network,
-            teacher=self._reading_teacher(loss),
+            teacher=self._inference_teacher(loss),
             loss=loss,
             parameters=[*self.network.backbone.parameters(), *head],
-            batches=lambda epoch, start: self._batches(pool, self.recipe.train, task, "train", epoch, start),
+            batches=lambda epoch, start: self._batches(pool, self.config.train, task, "train", epoch, start),
             train_mode=True,
             group=self.group,
             precision=self.precision,
         )
-        run_stage(inputs, self.recipe.train, listener, on_step, _start(resume, "train"))
+        run_stage(inputs, self.config.train, listener, on_step, _start(resume, "train"))
 
     def _finetune(
         self, task: Task, stage: Finetune, listener: Listener, on_step: StepHook | None, resume: Resume | None
@@ -224,12 +226,12 @@ class Learner:
         exemplars = list(self.memory.exemplars.items())
         new, old = exemplars[task.n_old :], exemplars[: task.n_old]
         pool = join(new, old, pad_carried(self.memory.carried, old))
-        loss = WeightedSum(self.recipe.terms, task, head_only=True)
+        loss = WeightedSum(self.config.terms, task, head_only=True)
         inputs = StageInputs(
             name="finetune",
             task=task,
             network=self.network,
-            teacher=self._reading_teacher(loss),
+            teacher=self._inference_teacher(loss),
             loss=loss,
             parameters=self.network.head.trainable(old=True, scale=False),
             batches=lambda epoch, start: self._batches(pool, stage, task, "finetune", epoch, start),
@@ -239,12 +241,12 @@ class Learner:
         )
         run_stage(inputs, stage, listener, on_step, _start(resume, "finetune"))
 
-    def _reading_teacher(self, loss: WeightedSum) -> Network | None:
+    def _inference_teacher(self, loss: WeightedSum) -> Network | None:
         return self.prepare(self.teacher) if self.teacher is not None and loss.needs_teacher else None
 
     def _batches(self, pool: Pool, stage: Stage, task: Task, name: str, epoch: int, start: int) -> Iterator[Batch]:
         key = (task.index, name, epoch)
-        view, seed = self.stream.train_view, self.recipe.seed
+        view, seed = self.stream.train_view, self.config.seed
         return training_batches(view, pool, stage.batch_size, seed, key, self.device, start, self.group.shard)
 
     def _herd(self, task: Task) -> None:

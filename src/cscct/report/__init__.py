@@ -101,9 +101,9 @@ def _top(differences: Differences, notes: Sequence[str]) -> list[str]:
         boxes.append(box(sentence, differences.experiments, warning=True))
     if notes:
         boxes.append(box("Notes:", notes))
-    if differences.recipes:
-        note = f"The methods are trained in different ways ({len(differences.recipes)} settings)"
-        boxes.append(folded(note, box("Settings of the methods' own recipes:", differences.recipes)))
+    if differences.training:
+        note = f"The methods are trained in different ways ({len(differences.training)} settings)"
+        boxes.append(folded(note, box("Settings that the methods bring with them:", differences.training)))
     return boxes
 
 
