@@ -16,8 +16,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from conftest import signal_plugin
+from conftest import signal_plugin, without_timings
+from cscct.data.registry import LoadRequest, load
 from cscct.learn.distributed import SINGLE_PROCESS, shard_sizes
+from cscct.runs.folder import RunFolder
+from cscct.runs.model import load_model
 
 # Run by each process of a group: a few steps' losses and gradients, without stepping, written by the leader.
 SCRIPT = """
@@ -195,6 +198,27 @@ def test_a_run_of_two_processes_is_killed_and_goes_on_in_one(cscct: Any, tmp_pat
     assert max(rest) < begun  # it falls, whoever computes
     result = json.loads((tmp_path / "two" / "result.json").read_text())
     assert (result["status"], len(result["tasks"])) == ("finished", 4)
+
+
+def test_two_processes_compute_with_one_network(tmp_path: Path) -> None:
+    """Killed and continued they give the same bits, and the stored model gives the stored result."""
+    words = ["run", "lucir+cscct", "digits", *QUICK, "--set", "train.epochs=2", "--devices", "2", "--quiet"]
+    whole = start(tmp_path, *words, "--out", "whole")
+    assert whole.wait(timeout=300) == 0, whole.communicate()[1]
+    plugin = signal_plugin(tmp_path / "kill.py", "two", after=2 * (4 + 3) + 3)  # in the third task
+    killed = start(tmp_path, *words, "--out", "two", "--plugin", str(plugin))
+    assert killed.wait(timeout=300) == -signal.SIGKILL, killed.communicate()[1]
+    resumed = start(tmp_path, "resume", "two", "--quiet")
+    assert resumed.wait(timeout=300) == 0, resumed.communicate()[1]
+    results = [json.loads((tmp_path / name / "result.json").read_text()) for name in ("whole", "two")]
+    assert without_timings(results[0]) == without_timings(results[1])
+
+    model, dataset = load_model(tmp_path / "two"), load("digits", LoadRequest(None, False, 0.2, 1, print))
+    labels = torch.tensor([model.class_names.index(dataset.class_names[label]) for label in dataset.test.labels])
+    said = torch.tensor([model.class_names.index(name) for name in model.predict(dataset.test.images.pixels)])  # type: ignore[union-attr]
+    found = torch.bincount(10 * labels + said, minlength=100).view(10, 10)
+    stored = RunFolder(tmp_path / "two").task(3)["confusion.classifier"]
+    assert int((found - stored).abs().sum()) <= 4  # batches are cut elsewhere: two images may lie on a boundary
 
 
 @pytest.mark.parametrize("victim", ["leader", "other"])

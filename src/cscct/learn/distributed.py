@@ -73,6 +73,10 @@ class ProcessGroup(Protocol):
         """The network whose gradients are averaged over the processes."""
         ...
 
+    def share_buffers(self, network: nn.Module) -> None:
+        """Give all processes the leader's buffers: batch-norm statistics, which each has from its own images."""
+        ...
+
 
 class SingleProcess:
     """One process, to which everything belongs."""
@@ -105,6 +109,9 @@ class SingleProcess:
 
     def wrap_network(self, network: nn.Module) -> nn.Module:
         return network
+
+    def share_buffers(self, network: nn.Module) -> None:
+        """There is nobody to share with."""
 
 
 SINGLE_PROCESS = SingleProcess()
@@ -173,6 +180,12 @@ class DistributedGroup:
 
     def wrap_network(self, network: nn.Module) -> nn.Module:
         return self.fabric.setup_module(network, move_to_device=False)
+
+    def share_buffers(self, network: nn.Module) -> None:
+        for buffer in network.buffers():
+            shared = buffer.to(self.fabric.device, copy=True)
+            dist.broadcast(shared, src=0)
+            buffer.copy_(shared)
 
 
 def gather(own: Tensor, sizes: Sequence[int]) -> Tensor:

@@ -96,6 +96,7 @@ def run_stage(
         seconds = time.perf_counter() - started
         listener.epoch(_epoch_record(inputs, position, rate, (position.images - before) / seconds))
         position = StagePosition(epoch=position.epoch + 1)
+    inputs.group.share_buffers(inputs.network)  # all go on with one network: teacher, herding, class means, tests
 
 
 def _epoch_record(
