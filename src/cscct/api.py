@@ -48,7 +48,9 @@ ABBREVIATIONS = {"B": "protocol.base", "C": "protocol.step"}
 class Run:
     """A run that is finished.
 
-    path: its folder. result: what its `result.json` holds; all accuracies are percent.
+    Attributes:
+        path: Its folder.
+        result: What its `result.json` holds; all accuracies are percent.
     """
 
     path: Path
@@ -89,11 +91,18 @@ def run(
 ) -> Run:
     """One experiment: a method learns a dataset, task by task. The same run as `cscct run`, with the same folder.
 
-    method: a base with or without additions, as in `lucir+cscct`. dataset: a name, or a `Dataset` of your own.
-    settings: as `--set` takes them, `{"train.epochs": 5, "B": 10, "C": 5}`. out: the folder; by default a new one in
-    `runs/`. One that holds this very run is continued, or only read if it is finished. listeners: are told how it goes.
-    backbone: a module of your own, or a function of the images' channels that builds one, instead of
-    `network.backbone`; it gives features (k, d), maps (k, c, h, w), one for each stage, or a pair of features and maps.
+    Args:
+        method: A base with or without additions, as in `lucir+cscct`.
+        dataset: A name, or a `Dataset` of your own.
+        seed: Decides everything random.
+        settings: As `--set` takes them: `{"train.epochs": 5, "B": 10, "C": 5}`.
+        out: The folder of the run; by default a new one in `runs/`. One that holds this very run is continued, or only
+            read if it is finished.
+        data_dir: The dataset's folder or its parent; by default `$CSCCT_DATA`, else the user's cache folder.
+        recipe: `released` (default) or `printed`.
+        listeners: Are told of every step, epoch and task.
+        backbone: A module of your own, or a function of the images' channels that builds one, instead of
+            `network.backbone`. It gives features (k, d), maps (k, c, h, w), one for each stage, or a pair of both.
     """
     name = dataset if isinstance(dataset, str) else dataset.name
     overrides = [*layers(settings or {}), {"seed": seed}]
@@ -112,7 +121,13 @@ def run(
 
 
 def resume(run_dir: str | Path, *, data_dir: str | Path | None = None, listeners: Sequence[Listener] = ()) -> Run:
-    """Go on with a run that was stopped. data_dir: by default where the data was when the run began."""
+    """Go on with a run that was stopped, as if nothing had happened; a finished one is only read.
+
+    Args:
+        run_dir: The folder of the run.
+        data_dir: By default where the data was when the run began.
+        listeners: Are told of every step, epoch and task.
+    """
     folder = RunFolder(Path(run_dir))
     finished = finished_run(folder)
     if finished is not None:
@@ -168,8 +183,19 @@ def compare(
     """Several methods on the same seeds: means, deviations, and differences paired by seed with their 95 % interval.
 
     The same as `cscct compare`. A method with additions is compared with its base if that is among the methods, any
-    other with the first. jobs: runs at a time, each in a process of its own; 1 runs them here, where `listeners` hear
-    of them. out: by default a new folder in `runs/`; runs in it that are finished are only read.
+    other with the first.
+
+    Args:
+        methods: Two or more, as in `["lucir", "lucir+cscct"]`.
+        dataset: A name, or a `Dataset` of your own.
+        seeds: Each method is run with each of them.
+        settings: As `--set` takes them.
+        jobs: Runs at a time, each in a process of its own. 1 runs them here, one after another, where `listeners` are
+            told of them.
+        out: By default a new folder in `runs/`; runs in it that are finished are only read.
+        data_dir: The dataset's folder or its parent.
+        recipe: `released` (default) or `printed`.
+        listeners: Are told of every step, epoch and task.
     """
     from .report.comparison import write_comparison
     from .studies.datasets import DatasetCache
@@ -199,10 +225,13 @@ def load(
     device: str = "auto",
     backbone: nn.Module | Callable[[int], nn.Module] | None = None,
 ) -> TrainedModel:
-    """The trained model of a run, from its folder alone.
+    """The trained model of a run, from its folder alone; the data is not needed.
 
-    prediction: `classifier` or `nme` (nearest mean of exemplars); by default the one that the method stands for.
-    backbone: as it was given to `run`, for a run with one; its weights come from the folder.
+    Args:
+        path: The folder of a finished run.
+        prediction: `classifier` or `nme` (nearest mean of exemplars); by default the one that the method stands for.
+        device: `auto`, `cpu`, `cuda` or `mps`.
+        backbone: As it was given to `run`, for a run with one; its weights come from the folder.
     """
     if backbone is not None:
         from .nets.custom import use_backbone

@@ -62,9 +62,13 @@ class Dataset:
     ) -> Dataset:
         """From images in memory.
 
-        x, x_test: uint8 arrays or tensors, (n, channels, height, width) or (n, height, width) for grey ones. y, y_test:
-        for each image the index of its class in `class_names`, or the class's own name; without `class_names` the
-        classes are the different labels, sorted.
+        Args:
+            x: Training images: a uint8 array or tensor, (n, channels, height, width), or (n, height, width) if grey.
+            y: For each image the index of its class in `class_names`, or the name of its class.
+            x_test: Test images.
+            y_test: Their labels.
+            class_names: By default the different labels, sorted.
+            name: What the settings call it.
         """
         from .datasets.arrays import dataset_from_arrays
 
@@ -72,8 +76,15 @@ class Dataset:
 
     @staticmethod
     def from_torch(train: Any, test: Any, class_names: Sequence[str] | None = None, name: str = "arrays") -> Dataset:
-        """From two map-style datasets of torch or torchvision whose items are (image, label). Images are PIL images or
-        uint8 tensors of one size; take off transforms that normalise or augment, which a run does itself."""
+        """From two map-style datasets of torch or torchvision whose items are (image, label).
+
+        Args:
+            train: Its images are PIL images or uint8 tensors of one size; without transforms that normalise or augment,
+                which a run does itself.
+            test: Likewise.
+            class_names: By default `train.classes`, else the different labels, sorted.
+            name: What the settings call it.
+        """
         from .datasets.arrays import dataset_from_torch
 
         return dataset_from_torch(train, test, class_names, name)

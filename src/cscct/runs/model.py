@@ -38,8 +38,9 @@ class TrainedModel:
 
     Images are a uint8 array or tensor (n, channels, height, width), a PIL image, a path, or a list of images or paths.
 
-    class_names: in the order in which they were learned, which is that of the columns of `predict_proba`.
-    prediction: `classifier` or `nme` (nearest mean of exemplars); by default the one that the method stands for.
+    Attributes:
+        class_names: In the order in which they were learned, which is that of the columns of `predict_proba`.
+        prediction: `classifier` or `nme` (nearest mean of exemplars).
     """
 
     def __init__(
