@@ -227,3 +227,14 @@ def test_time_left_of_reading_counts_from_where_this_process_began(monkeypatch: 
         display.reading("copying training images", done, 601)
         now[0] += 50
     assert said == ["  copying training images: 506 of 601 | 15:50 left"]  # 10 s each
+
+
+@pytest.mark.parametrize("out", ["afile", "afile/x"])
+@pytest.mark.parametrize("words", [["run", "lucir", "digits"], ["compare", "lucir", "icarl"], ["sweep", "study.yaml"]])
+def test_a_folder_that_cannot_be_made_is_one_sentence(words: list[str], out: str, cscct: Call, tmp_path: Path) -> None:
+    (tmp_path / "afile").touch()
+    (tmp_path / "study.yaml").write_text("{dataset: digits, methods: [lucir], seeds: [1]}")
+    done = cscct(*words, "--out", out)
+    assert done.returncode in (1, 2)
+    assert "Traceback" not in done.stderr
+    assert "afile" in done.stderr

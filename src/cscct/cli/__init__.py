@@ -66,6 +66,10 @@ def main() -> None:
     except BrokenPipeError:  # the reader went away, as `head` does
         sys.stderr.close()
         code = 0
+    except OSError as error:
+        if error.filename is None:
+            raise
+        code = _fail(f"{error.filename} cannot be read or written: {error.strerror}.", 1)
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise

@@ -66,7 +66,10 @@ def run(
     compile_: CompileName = None,
     plugin: Plugin = [],  # noqa: B006
     skip_bad_images: SkipBad = False,
-    first_tasks: Annotated[Path | None, typer.Option("--first-tasks", hidden=True)] = None,
+    first_tasks: Annotated[
+        Path | None,
+        typer.Option("--first-tasks", metavar="DIR", help="Where runs leave first tasks for others with the same one."),
+    ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
