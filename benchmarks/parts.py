@@ -17,6 +17,7 @@ from cscct.data import ArrayImages, Dataset, Split
 from cscct.learn.build import build_learner, build_stream
 from cscct.learn.learner import Learner
 from cscct.learn.protocol import complete
+from cscct.runs import listeners
 from cscct.structs import Batch
 
 T = TypeVar("T")
@@ -35,7 +36,7 @@ class Size:
 
 
 @dataclass
-class Listener:
+class Listener(listeners.Listener):
     """Does something after each step and each epoch, and notes the images per second of each epoch."""
 
     after_step: Callable[[str, int], None] = lambda stage, images: None

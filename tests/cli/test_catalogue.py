@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,14 +40,19 @@ def test_datasets_of_plugins(cscct: Call, tmp_path: Path) -> None:
     assert "its author gave no way" in fetched.stderr
 
 
-def test_a_terminal_that_knows_only_ascii(cscct: Call) -> None:
+def test_a_terminal_that_knows_only_ascii(tmp_path: Path) -> None:
+    """In processes of their own: Python looks at these variables when it starts."""
     ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
-    listed = cscct("list", **ascii_only)
-    assert (listed.returncode, listed.stderr) == (0, "")
-    assert listed.stdout.isascii()
-    for dataset in ("digits", "cifar100", "imagenet-subset", "folder"):  # each preset is read
-        done = cscct("config", "lucir", dataset, **ascii_only)
+
+    def call(*words: str) -> str:
+        command, env = [sys.executable, "-m", "cscct", *words], {**os.environ, **ascii_only}
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
         assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    assert call("list").isascii()
+    for dataset in ("digits", "cifar100", "imagenet-subset", "folder"):  # each preset is read
+        assert call("config", "lucir", dataset).isascii()
 
 
 def test_warnings_of_a_check_stand_apart(cscct: Call, tmp_path: Path) -> None:

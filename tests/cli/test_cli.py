@@ -38,7 +38,7 @@ def test_run_writes_what_it_promises(cscct: Call, tmp_path: Path) -> None:
     assert "task 3/3" in done.stderr  # plain lines when piped
     assert "\x1b" not in done.stderr + done.stdout
     folder = tmp_path / "r"
-    files = {"config.yaml", "result.json", "metrics.jsonl", "model.safetensors", "tasks"}
+    files = {"config.yaml", "origin.json", "result.json", "metrics.jsonl", "model.safetensors", "tasks", ".lock"}
     assert {p.name for p in folder.iterdir()} == files
     result = json.loads((folder / "result.json").read_text())
     wanted = {"status", "method", "dataset", "seed", "headline", "tasks", "matrix", "summary", "weights_sha256"}
@@ -133,8 +133,9 @@ def test_plugin(cscct: Call, tmp_path: Path) -> None:
 
 def test_list(cscct: Call) -> None:
     listing = json.loads(cscct("list", "--json").stdout)
-    assert set(listing["methods"]) == {"icarl", "icarl-bce", "lucir", "podnet", "replay"}
-    assert len(listing["losses"]) == 10
+    more = {"wa", "bic", "er-ace", "der++"}
+    assert set(listing["methods"]) == {"icarl", "icarl-bce", "lucir", "podnet", "replay", *more}
+    assert len(listing["losses"]) == 13
     assert all(summary for entries in listing.values() for summary in entries.values())
     text = cscct("list").stdout
     assert all(name in text for name in ("lucir-resnet18", "cifar100", "+cscct", "seed-1993", "podnet-1"))

@@ -299,7 +299,7 @@ def test_one_cell_runs_from_its_plan(name: str, method: str, B: int, C: int, tmp
         key for key, value in flat(planned.settings.dump()).items() if flat(plain(name, planned)).get(key) != value
     }
     assert changed <= {
-        *("train.epochs", "train.schedule.milestones", "finetune.epochs"),
+        *("train.epochs", "train.schedule.milestones", "train.schedule.offset", "finetune.epochs"),
         *("data.train_per_class", "data.test_per_class"),
     }
     # One thread: the tests share the cores.

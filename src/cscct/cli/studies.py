@@ -53,7 +53,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be 
 
 def compare(
     methods: Annotated[list[str], typer.Argument(help="Two or more methods; differences are paired by seed.")],
-    dataset: Annotated[str | None, typer.Option("--dataset", "-d", help="What to learn [digits].")] = None,
+    dataset: Annotated[str | None, typer.Option("--dataset", "-d", help="What to learn. [default: digits]")] = None,
     seeds: Annotated[str, typer.Option("--seeds", help="Seeds with commas between: 1,2,3.")] = "1,2,3",
     out: Out = None,
     data_dir: DataDir = None,

@@ -99,7 +99,9 @@ class _Execution:
         if state != "unfinished":
             return state, self.settings, None
         began, now = self.folder.settings(), self.settings.runtime
-        runtime = replace(began.runtime, devices=now.devices, nodes=now.nodes)
+        device = now.device if began.runtime.device == "auto" else began.runtime.device  # auto: planned, not yet begun
+        threads = began.runtime.threads or now.threads
+        runtime = replace(began.runtime, device=device, threads=threads, devices=now.devices, nodes=now.nodes)
         return state, began.model_copy(update={"runtime": runtime}), self.folder.checkpoints.latest(self.warn)
 
     def _stored_result(self, data: str) -> Result:
