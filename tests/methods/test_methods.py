@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Silent, run_quietly
+from conftest import Silent, run_quietly, settings_for
 from cscct.errors import UserError
 from cscct.methods import EXTRAS, METHODS, Method, canonical_name, parse_method, register, split_method
 
@@ -62,6 +62,15 @@ def test_original_icarl(tmp_path: Path) -> None:
     result = run_quietly(tmp_path / "run", "icarl-bce+cscct", "train.epochs=4")
     assert result["headline"] == "nme"
     assert result["summary"]["nme"]["last_accuracy"] > 40
+
+
+def test_additions_keep_their_proportion_to_a_cross_entropy_that_shrinks() -> None:
+    for base in ("wa", "bic"):
+        loss = settings_for(f"{base}+cscct", "cifar100").loss
+        assert {loss[name].growth for name in ("cross_entropy", "csc", "ct")} == {"new_over_seen"}
+        assert (loss["csc"].weight, loss["ct"].weight) == (3.0, 1.5)
+        assert "csc" not in settings_for(base, "cifar100").loss
+    assert settings_for("lucir+cscct", "cifar100").loss["csc"].growth == "constant"
 
 
 def test_names() -> None:

@@ -54,5 +54,6 @@ BIC = register(
         summary="logit distillation; a scale and a shift of the new logits fitted on held-back images",
         settings={**WA.settings, "network": NETWORK, "memory": {"held_back": 0.1}},  # losses as WA
         like="lucir",
+        additions=WA.additions,
     )
 )
