@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Silent, run_quietly
+from conftest import Silent, run_quietly, settings_for
 from cscct.errors import UserError
 from cscct.methods import EXTRAS, METHODS, Method, canonical_name, parse_method, register, split_method
 
@@ -64,6 +64,15 @@ def test_every_base_learns(base: str, tmp_path: Path) -> None:
     assert result["matrix"]["nme"][0][0] > 60  # chance: 25
     assert result["summary"]["nme"]["last_accuracy"] > 35  # chance: 10
     assert result["headline"] == ("nme" if base.startswith("icarl") else "classifier")
+
+
+def test_additions_keep_their_proportion_to_a_cross_entropy_that_shrinks() -> None:
+    for base in ("wa", "bic"):
+        loss = settings_for(f"{base}+cscct", "cifar100").loss
+        assert {loss[name].growth for name in ("cross_entropy", "csc", "ct")} == {"new_over_seen"}
+        assert (loss["csc"].weight, loss["ct"].weight) == (3.0, 1.5)
+        assert "csc" not in settings_for(base, "cifar100").loss
+    assert settings_for("lucir+cscct", "cifar100").loss["csc"].growth == "constant"
 
 
 def test_names() -> None:

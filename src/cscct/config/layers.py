@@ -107,7 +107,7 @@ def preset_layers(method: str, dataset: str, recipe: str) -> Raw:
     """What the method and the dataset's preset say. A preset tunes the losses a method has; it never adds one."""
     base, extra = parse_method(method)
     raw = merge({}, base.settings)
-    merge(raw, {"loss": {name: {} for name in extra}})
+    merge(raw, {"loss": {name: base.additions.get(name, {}) for name in extra}})
     preset = load_preset(dataset)
     printed = preset.get("recipes", {}).get(recipe, {}) if recipe != "released" else {}
     for layer in (preset.get("common", {}), preset.get("bases", {}).get(base.preset_name, {}), printed):

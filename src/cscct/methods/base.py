@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +26,14 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 @dataclass(frozen=True)
 class Method:
     """`settings` are differences from the defaults. `like` names the method whose recipe in the presets (optimiser,
-    schedule, transforms) this one shares; by default its own."""
+    schedule, transforms) this one shares; by default its own. `additions` are settings of the losses that `+csc`, `+ct`
+    and `+cscct` add, where this method wants others than the defaults."""
 
     name: str
     summary: str
     settings: Mapping[str, Any]
     like: str = ""
+    additions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def preset_name(self) -> str:

@@ -47,15 +47,13 @@ def correct_bias(end: TaskEnd) -> None:
         head.new_bias.mul_(scale).add_(shift)
 
 
+NETWORK = WA.settings["network"] | {"head": "linear", "after_task": "correct_bias"}
 BIC = register(
     Method(
         name="bic",
         summary="logit distillation; a scale and a shift of the new logits fitted on held-back images",
-        settings=dict(WA.settings)  # the same network and losses
-        | {
-            "network": WA.settings["network"] | {"head": "linear", "after_task": "correct_bias"},
-            "memory": {"held_back": 0.1},
-        },
+        settings={**WA.settings, "network": NETWORK, "memory": {"held_back": 0.1}},  # losses as WA
         like="lucir",
+        additions=WA.additions,
     )
 )

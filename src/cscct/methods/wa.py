@@ -40,5 +40,6 @@ WA = register(
             "predict": {"headline": "classifier"},
         },
         like="lucir",
+        additions={name: {"growth": "new_over_seen"} for name in ("csc", "ct")},  # as that of cross-entropy
     )
 )
