@@ -68,7 +68,11 @@ def run(
     skip_bad_images: SkipBad = False,
     first_tasks: Annotated[
         Path | None,
-        typer.Option("--first-tasks", metavar="DIR", help="Where runs leave first tasks for others with the same one."),
+        typer.Option(
+            "--first-tasks",
+            metavar="DIR",
+            help="Where runs leave first tasks for others with the same one. [default: nowhere]",
+        ),
     ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
