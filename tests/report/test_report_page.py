@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -283,3 +284,20 @@ def test_without_tensorboard_nothing_is_written(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(UserError, match=r"pip install 'cscct\[tensorboard\]'"):
         write_report([tmp_path / "run"], tmp_path / "out", tensorboard=True, warn=print)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["figures", "summary.csv", "runs.csv", "index.html"])
+def test_links_in_a_report_lead_nowhere(name: str, tmp_path: Path) -> None:
+    """A run folder that somebody else made: what its links point to is neither written nor deleted."""
+    make_run(tmp_path / "run", "lucir")
+    outside = tmp_path / "outside"
+    outside.mkdir() if name == "figures" else outside.write_text("precious")
+    if name == "figures":
+        (outside / "old.png").write_text("precious")
+    (tmp_path / "run" / "report").mkdir()
+    (tmp_path / "run" / "report" / name).symlink_to(outside)
+    with suppress(UserError):
+        write_report([tmp_path / "run"], tmp_path / "run" / "report", warn=print)
+    kept = outside / "old.png" if name == "figures" else outside
+    assert kept.read_text() == "precious"
+    assert len(list(outside.iterdir())) == 1 if name == "figures" else True

@@ -176,3 +176,24 @@ def test_checkpoints_remove_only_their_own_files(tmp_path: Path) -> None:
     (checkpoints.folder / ".checkpoint-000009.json.tmp").write_text("half")
     checkpoints.clear()
     assert [path.name for path in checkpoints.folder.iterdir()] == ["notes.txt"]
+
+
+def test_metrics_that_lost_their_end_are_cut_at_a_line(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    for epoch in range(3):
+        folder.append_metrics({"epoch": epoch})
+    size = folder.metrics_size()
+    metrics = tmp_path / "metrics.jsonl"
+    metrics.write_bytes(metrics.read_bytes()[:-5])
+    folder.cut_metrics(size)
+    folder.append_metrics({"epoch": 3})
+    assert metrics.read_text() == '{"epoch": 0}\n{"epoch": 1}\n{"epoch": 3}\n'
+    (tmp_path / "empty").mkdir()
+    RunFolder(tmp_path / "empty").cut_metrics(0)
+
+
+def test_checkpoints_left_by_a_kill_after_the_end_are_removed(tmp_path: Path) -> None:
+    run_quietly(tmp_path / "run", "lucir", *SMALL)
+    Checkpoints(tmp_path / "run" / "checkpoints").save({"a": torch.ones(1)}, {})
+    run_quietly(tmp_path / "run", "lucir", *SMALL)
+    assert not (tmp_path / "run" / "checkpoints").exists()

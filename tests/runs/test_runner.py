@@ -192,3 +192,45 @@ def test_listeners_are_told_of_a_finished_run(tmp_path: Path) -> None:
     for _ in range(2):
         execute(settings, dataset, RunFolder(tmp_path / "run"), Told())
     assert heard == [tmp_path / "run"]
+
+
+def test_a_picture_replaced_by_one_of_the_same_size_is_noticed(tmp_path: Path) -> None:
+    settings, data = settings_for("lucir", "folder", *FOLDER), photographs(tmp_path / "photos", 3)
+    run_settings(settings, out=tmp_path / "run", data_dir=data)
+    picture = data / "train" / "class0" / "0.png"
+    content = bytearray(picture.read_bytes())
+    other = (data / "train" / "class0" / "1.png").read_bytes()
+    assert len(other) == len(content)
+    picture.write_bytes(other)
+    with pytest.raises(UserError, match="dataset has changed"):
+        run_settings(settings, out=tmp_path / "run", data_dir=data)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory"),
+            "not enough memory",
+        ),
+        (
+            ValueError("Expected more than 1 value per channel when training, got input size [1, 64, 1, 1]"),
+            "single image",
+        ),
+    ],
+)
+def test_what_torch_says_in_its_own_words_is_a_sentence(
+    error: Exception, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(Learner, "evaluate", fail)
+    with pytest.raises(RunFailed, match=said):
+        go(tmp_path / "run")
+    assert said in RunFolder(tmp_path / "run").result()["error"]
+
+
+def test_more_threads_than_any_machine_has_are_refused() -> None:
+    with pytest.raises(UserError, match=r"runtime\.threads is 100000"):
+        settings_for("lucir", "digits", "runtime.threads=100000")

@@ -24,7 +24,7 @@ def list_(plugin: Plugin = [], as_json: Json = False) -> None:  # noqa: B006
     from ..nets import BACKBONES, HEADS
 
     listing = {
-        "methods": {name: method.summary for name, method in METHODS.items()},
+        "methods": {name: METHODS[name].summary for name in sorted(METHODS)},
         "additions": {f"+{name}": "adds " + " and ".join(terms) for name, terms in EXTRAS.items()},
         "losses": {name: _first_line(term.__doc__) for name, term in TERMS.items()},
         "datasets": {name: kind.summary for name, kind in DATASETS.items()},

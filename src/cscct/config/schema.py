@@ -63,7 +63,7 @@ class RuntimeSpec(Spec):
     """Where a run is carried out. Another value gives the same run, up to rounding."""
 
     device: Device = "auto"
-    threads: Annotated[int, Field(ge=0)] = 0  # 0: as many as there are cores
+    threads: Annotated[int, Field(ge=0, le=1024)] = 0  # 0: as many as there are cores
     devices: PositiveInt = 1  # processes on a machine, which share each batch
     nodes: PositiveInt = 1  # machines
     workers: PositiveInt = 2  # threads that decode image files

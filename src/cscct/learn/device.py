@@ -48,3 +48,16 @@ def require_compiler(compile_: str) -> None:
 def choose_threads(wanted: int) -> int:
     """0: as many as there are cores."""
     return wanted or available_cores()
+
+
+def explain_torch_error(error: Exception) -> str | None:
+    """A sentence for what torch says in its own words, if it is something that a user can change."""
+    said = str(error).lower()
+    if isinstance(error, MemoryError) or "out of memory" in said or "can't allocate memory" in said:
+        return "There is not enough memory: make train.batch_size or runtime.eval_batch_size smaller, or the network."
+    if "expected more than 1 value per channel" in said:
+        return (
+            "A batch holds a single image whose last map is one pixel, and batch norm needs more: choose another "
+            "train.batch_size (or finetune.batch_size), or larger images."
+        )
+    return None

@@ -10,7 +10,7 @@ from ..analysis.groups import Group, group_runs
 from ..analysis.load import find_runs, read_runs
 from ..analysis.tables import csv_text, results_table
 from ..errors import UserError
-from ..runs.files import write_text
+from ..runs.files import own_folder, write_text
 from .canvas import FigureWriter
 from .page import GENERATOR, box, folded, render
 from .sections import Sections
@@ -61,7 +61,7 @@ def _prepare(out: Path) -> FigureWriter:
     if (out / PAGE).exists() and GENERATOR not in (out / PAGE).read_text(encoding="utf-8", errors="replace")[:2000]:
         raise UserError(f"{out / PAGE} is not a report of cscct, and would be overwritten: choose another folder.")
     known = (out / PAGE).exists()
-    (out / "figures").mkdir(parents=True, exist_ok=True)
+    own_folder(out / "figures")
     for old in (out / "figures").iterdir() if known else ():
         if old.suffix in (".png", ".svg", ".csv"):
             old.unlink()
@@ -77,8 +77,8 @@ def _compose(
     title: str | None,
 ) -> str:
     table = results_table(groups)
-    (writer.folder.parent / "summary.csv").write_text(table.to_csv(), encoding="utf-8")
-    (writer.folder.parent / "runs.csv").write_text(csv_text(runs_table(groups)), encoding="utf-8")
+    write_text(writer.folder.parent / "summary.csv", table.to_csv())
+    write_text(writer.folder.parent / "runs.csv", csv_text(runs_table(groups)))
     sections = Sections(groups, table.rows, writer, log_axis).build()
     if writer.missing_glyphs:
         notes = [*notes, "Some class names hold characters that no installed font has; figures show boxes for them."]

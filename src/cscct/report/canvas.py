@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 
 from ..analysis.tables import csv_text
+from ..runs.files import write_bytes, write_text
 
 WIDTH = 7.0  # inches: a page of a paper between its margins
 DPI = 200
@@ -71,14 +72,14 @@ class FigureWriter:
             picture.figure.set_layout_engine("none")
             FigureCanvasSVG(picture.figure).print_svg(svg, metadata={"Date": None})
         self.missing_glyphs |= any("missing from font" in str(one.message) for one in heard)
-        (self.folder / f"{picture.name}.png").write_bytes(png.getvalue())
-        (self.folder / f"{picture.name}.svg").write_text(svg.getvalue(), encoding="utf-8")
+        write_bytes(self.folder / f"{picture.name}.png", png.getvalue())
+        write_text(self.folder / f"{picture.name}.svg", svg.getvalue())
         self.write_table(picture.name, picture.table)
         return svg.getvalue()
 
     def write_table(self, name: str, table: Sequence[Sequence[Any]]) -> None:
         """A CSV file without a figure."""
-        (self.folder / f"{name}.csv").write_text(csv_text(table), encoding="utf-8")
+        write_text(self.folder / f"{name}.csv", csv_text(table))
 
     def name(self, kind: str, label: str) -> str:
         """A file name for one group's figure, distinct from all others also where case does not count."""

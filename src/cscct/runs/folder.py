@@ -130,9 +130,12 @@ class RunFolder:
         return path.stat().st_size if path.is_file() else 0
 
     def cut_metrics(self, size: int) -> None:
-        """Forget the epochs that a checkpoint does not know of: they will be trained again."""
+        """Forget the epochs that a checkpoint does not know of: they will be trained again. Of a file that lost some of
+        those it knows, half a line at the end is cut off."""
         if size < self.metrics_size():
             truncate(self.path / METRICS, size)
+        elif size > self.metrics_size():
+            truncate(self.path / METRICS, (self.path / METRICS).read_bytes().rfind(b"\n") + 1)
 
     def append_metrics(self, record: Mapping[str, Any]) -> None:
         append_line(self.path / METRICS, json.dumps(record))

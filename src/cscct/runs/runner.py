@@ -14,6 +14,7 @@ from ..config import Settings
 from ..data import ArrayImages, Dataset
 from ..errors import Interrupted, RunFailed, UserError, Warn
 from ..learn.build import build_learner, build_stream
+from ..learn.device import explain_torch_error
 from ..learn.distributed import ProcessGroup, explain_lost_processes, launch
 from ..learn.learner import Learner, Resume
 from ..learn.predict import Evaluation
@@ -108,6 +109,7 @@ class _Execution:
         result = self.folder.result()
         if result.get("data_sha256", data) != data:
             raise UserError(changed_data(self.folder))
+        self.folder.clear_checkpoints()  # of a process that was killed after its last write
         self.listener.found_finished(result, self.folder.path)
         return result
 
@@ -131,7 +133,7 @@ class _Execution:
         except (Interrupted, UserError, OSError):
             raise
         except Exception as error:
-            sentence = str(error) if isinstance(error, RunFailed) else explain_plugin_error(error)
+            sentence = str(error) if isinstance(error, RunFailed) else _explain(error)
             record.write("failed", error=sentence or f"{type(error).__name__}: {error}")
             if sentence is None or isinstance(error, RunFailed):
                 raise
@@ -173,6 +175,10 @@ class _Execution:
             "channels": str(self.dataset.channels),
             "image_size": json.dumps(size),  # of images that were in memory, height and width
         }
+
+
+def _explain(error: Exception) -> str | None:
+    return explain_torch_error(error) or explain_plugin_error(error)
 
 
 def findings(learner: Learner, task: Task, evaluation: Evaluation) -> dict[str, Tensor]:
