@@ -252,3 +252,15 @@ def test_the_scripts_for_clusters_run(tmp_path: Path) -> None:
     assert "All runs are finished already" in shell(tables, RUNS="runs/study")
     assert len(list((tmp_path / "runs" / "study" / "first-tasks").iterdir())) == 1
     assert (tmp_path / "runs" / "study" / "sweep.csv").is_file()
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    """With the reference that is made from the docstrings: a name that is gone is a warning too."""
+    pytest.importorskip("mkdocstrings", reason="mkdocstrings is not installed: pip install 'cscct[docs]'")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "reference.html").read_text()
+    for name in ("run", "load", "compare", "Dataset", "losses.CrossSpaceClustering", "register_method"):
+        assert f'id="cscct.{name}"' in page

@@ -47,7 +47,7 @@ UseRay = Annotated[bool, typer.Option("--ray", help="On a Ray cluster, or an emb
 RayAddress = Annotated[
     str | None, typer.Option("--ray-address", help="Of the cluster; implies --ray. [default: $RAY_ADDRESS]")
 ]
-Retries = Annotated[int, typer.Option("--retries", min=0, help="How often a run that dies is taken up again.")]
+Retries = Annotated[int, typer.Option("--retries", min=0, help="How often a run that dies is started again.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done. Needs no data.")]
 
 
