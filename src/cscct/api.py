@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .config import Settings, resolve
+from .config import ABBREVIATIONS, Settings, resolve
 from .data import Dataset
 from .data.datasets.arrays import save_arrays
 from .data.registry import Progress, no_progress
@@ -16,6 +16,7 @@ from .data.registry import register as register_dataset
 from .errors import Warn
 from .losses import register as register_loss
 from .methods import register as register_method
+from .nets.custom import use_backbone
 from .nets.registries import register_backbone
 from .runs.first_tasks import FirstTaskCache
 from .runs.folder import RunFolder
@@ -41,7 +42,6 @@ __all__ = [
     "resume",
     "run",
 ]
-ABBREVIATIONS = {"B": "protocol.base", "C": "protocol.step"}
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,6 @@ def run(
     name = dataset if isinstance(dataset, str) else dataset.name
     overrides = [*layers(settings or {}), {"seed": seed}]
     if backbone is not None:
-        from .nets.custom import use_backbone
-
         overrides.append({"network": {"backbone": use_backbone(backbone)}})
     chosen = resolve(method, name, recipe=recipe, overrides=overrides)
     return run_settings(
@@ -120,14 +118,23 @@ def run(
     )
 
 
-def resume(run_dir: str | Path, *, data_dir: str | Path | None = None, listeners: Sequence[Listener] = ()) -> Run:
+def resume(
+    run_dir: str | Path,
+    *,
+    data_dir: str | Path | None = None,
+    listeners: Sequence[Listener] = (),
+    backbone: nn.Module | Callable[[int], nn.Module] | None = None,
+) -> Run:
     """Go on with a run that was stopped, as if nothing had happened; a finished one is only read.
 
     Args:
         run_dir: The folder of the run.
         data_dir: By default where the data was when the run began.
         listeners: Are told of every step, epoch and task.
+        backbone: As it was given to `run`, for a run with one.
     """
+    if backbone is not None:
+        use_backbone(backbone)
     folder = RunFolder(Path(run_dir))
     finished = finished_run(folder)
     if finished is not None:
@@ -234,8 +241,6 @@ def load(
         backbone: As it was given to `run`, for a run with one; its weights come from the folder.
     """
     if backbone is not None:
-        from .nets.custom import use_backbone
-
         use_backbone(backbone)
     return load_model(path, prediction=prediction, device=device)
 

@@ -1,7 +1,7 @@
 """Settings: typed, strict, resolved whole before any data is read."""
 
 from .checks import validate
-from .layers import load_preset, merge, preset_layers, resolve, tuned_for
+from .layers import ABBREVIATIONS, load_preset, merge, preset_layers, resolve, tuned_for
 from .schema import (
     CheckpointSpec,
     DataSpec,
@@ -14,6 +14,7 @@ from .schema import (
 )
 
 __all__ = [
+    "ABBREVIATIONS",
     "CheckpointSpec",
     "DataSpec",
     "Device",

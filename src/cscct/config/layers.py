@@ -19,6 +19,8 @@ from ..yamltext import Raw, parse_yaml
 from .checks import validate
 from .schema import RECIPES, Settings
 
+ABBREVIATIONS = {"B": "protocol.base", "C": "protocol.step"}  # as papers call them
+
 # Settings that had another name before version 0.3: config files and run folders of that time are still read.
 RENAMED = {f"runtime.{key}": f"numerics.{key}" for key in ("precision", "fold", "compile")}
 

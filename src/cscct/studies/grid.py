@@ -22,7 +22,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..config import merge, preset_layers, resolve, tuned_for
+from ..config import ABBREVIATIONS, merge, preset_layers, resolve, tuned_for
 from ..errors import UserError
 from ..methods import EXTRAS, canonical_name, parse_method, suggest
 from ..runs.folder import RunFolder
@@ -32,7 +32,6 @@ from .plan import PlannedRun
 
 Names = Annotated[list[str], Field(min_length=1)]
 SEED, LONGEST = "seed", 120
-SHORT = {"B": "protocol.base", "C": "protocol.step"}  # as everybody calls them
 
 
 class Study(BaseModel):
@@ -133,7 +132,7 @@ def _points(grid: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _layers(settings: Mapping[str, Any]) -> list[Raw]:
-    return [nested(SHORT.get(key, key), value) for key, value in settings.items() if key != "recipe"]
+    return [nested(ABBREVIATIONS.get(key, key), value) for key, value in settings.items() if key != "recipe"]
 
 
 def _concerns(key: str, method: str) -> bool:
