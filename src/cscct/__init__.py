@@ -57,4 +57,4 @@ __getattr__ = lazy_exports(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_HOMES]
+    return [*__all__, "__version__"]
