@@ -87,8 +87,11 @@ def test_images_come_as_arrays_pil_images_and_paths(run: cscct.Run, tmp_path: Pa
     for form in (torch.from_numpy(few), few[:, 0], pictures, paths, [str(path) for path in paths], list(few)):
         np.testing.assert_allclose(model.predict_proba(form), expected, rtol=1e-5)
     np.testing.assert_allclose(model.predict_proba(pictures[0]), expected[:1], rtol=1e-5)
-    larger = pictures[0].resize((80, 80), Image.Resampling.NEAREST).convert("RGB")
-    assert model.predict_proba(larger).shape == (1, 6)  # brought to the size and the channels that were learned
+    larger = np.repeat(np.repeat(few, 10, axis=2), 10, axis=3)  # brought to the size that was learned, in every form
+    forms = (larger, list(larger), [Image.fromarray(one[0]).convert("RGB") for one in larger])
+    for form in forms:
+        np.testing.assert_allclose(model.predict_proba(form), model.predict_proba(forms[0]), rtol=1e-5)
+        np.testing.assert_allclose(model.predict_proba(form), expected, atol=0.2)
     assert model.predict([]).shape == (0,)
     for wrong in (few.astype(np.float32), few[0, 0], np.zeros((2, 3, 8, 8), np.uint8), tmp_path / "nothing.png"):
         with pytest.raises(UserError):
@@ -124,11 +127,11 @@ def test_arrays_of_ones_own(tmp_path: Path) -> None:
     (x, y), (x_test, y_test) = blobs(0, 20, names), blobs(1, 5, names)
     dataset = cscct.Dataset.from_arrays(x, y, x_test, y_test)
     assert dataset.class_names == tuple(sorted(names))
-    settings = {"B": 2, "C": 1, "train.epochs": 3, "network.depth": 8, "memory.per_class": 4, "runtime.threads": 1}
+    settings = {"B": 2, "C": 1, "train.epochs": 8, "network.depth": 8, "memory.per_class": 4, "runtime.threads": 1}
     run = cscct.run("icarl+cscct", dataset, settings=settings, out=tmp_path / "run")
     assert len(run.result["tasks"]) == 3
     model = cscct.load(run.path)
-    assert set(model.predict(x_test)) <= set(names)
+    assert (model.predict(x_test) == np.array(y_test)).mean() > 0.5  # chance is 0.25
     again = cscct.run("icarl+cscct", dataset, settings=settings, out=tmp_path / "run")  # finished: only read
     assert again.result == run.result
     x[0, 0, 0, 0] ^= 1
@@ -152,6 +155,10 @@ def test_arrays_by_index_and_from_torch() -> None:
     pairs = [[(Image.fromarray(a[0]), b) for a, b in zip(*part, strict=True)] for part in ((x, y), (x_test, y_test))]
     from_torch = cscct.Dataset.from_torch(*pairs, class_names=names)
     assert from_torch.fingerprint() == by_index.fingerprint()
+    in_bytes = cscct.Dataset.from_arrays(x, [names[i].encode() for i in y], x_test, [names[i] for i in y_test])
+    assert in_bytes.fingerprint() == by_index.fingerprint()
+    with pytest.raises(TypeError):
+        cscct.Dataset.from_torch([(pairs[0][0][0], 0.7)], pairs[1])
 
 
 @pytest.mark.parametrize(
@@ -163,6 +170,7 @@ def test_arrays_by_index_and_from_torch() -> None:
         (lambda x, y: (x, [["a"]] * len(y)), "flat list"),
         (lambda x, y: (x, [0.5] * len(y)), "whole numbers or names"),
         (lambda x, y: (x, ["a"] * len(y)), "no training images"),
+        (lambda x, y: (x, [True] * len(y)), "whole numbers or names"),
     ],
 )
 def test_arrays_that_are_wrong_are_told(change: Any, words: str) -> None:
@@ -236,7 +244,12 @@ def test_a_comparison_of_ones_own_arrays_in_processes(tmp_path: Path) -> None:
     settings = {"B": 2, "C": 2, "train.epochs": 1, "network.depth": 8, "memory.per_class": 4, "runtime.threads": 1}
     table = cscct.compare(["replay", "icarl"], dataset, seeds=[1], settings=settings, jobs=2, out=tmp_path / "c")
     alone = cscct.run("icarl", dataset, settings=settings, out=tmp_path / "alone")
-    assert table.rows[1].metrics["last_accuracy"].mean == alone.summary["last_accuracy"]  # type: ignore[union-attr]
+    stored = RunFolder(tmp_path / "c" / "icarl-seed1").result()
+    assert stored["weights_sha256"] == alone.result["weights_sha256"]
+    assert len(table.rows) == 2
+    other = cscct.Dataset.from_arrays(*blobs(5, 8, names), *blobs(1, 3, names))
+    with pytest.raises(UserError, match="dataset has changed"):  # though all runs are finished
+        cscct.compare(["replay", "icarl"], other, seeds=[1], settings=settings, out=tmp_path / "c")
 
 
 class Tiny(torch.nn.Module):
@@ -262,10 +275,58 @@ def test_a_backbone_of_ones_own(form: str, tmp_path: Path) -> None:
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     run = cscct.run("podnet+cscct", "digits", settings=settings, backbone=module, out=tmp_path / "run")
     assert all(torch.equal(tensor, module.state_dict()[name]) for name, tensor in before.items())  # a copy was trained
-    images, _ = digits_test(tuple(run.result["tasks"][0]["classes"]))
-    model = cscct.load(run.path, backbone=module)
+    model = cscct.load(run.path, backbone=Tiny(form=form))  # whose weights are others: those of the folder count
+    images, truth = digits_test(model.class_names)
     assert model.features(images[:2]).shape == (2, 6)
-    assert model.predict(images[:2]).shape == (2,)
+    said = [model.class_names.index(name) for name in model.predict(images)]
+    true = [model.class_names.index(name) for name in truth]
+    confusion = np.zeros((6, 6), dtype=int)
+    np.add.at(confusion, (true, said), 1)
+    assert (confusion == RunFolder(run.path).task(2)["confusion.classifier"].numpy()).all()
+
+
+def test_a_backbone_that_is_built_is_built_from_the_seed_and_has_its_own_name(tmp_path: Path) -> None:
+    first, again = (
+        cscct.run("replay", "digits", settings=SMALL, backbone=Tiny, out=tmp_path / name) for name in ("one", "two")
+    )
+    assert first.result["weights_sha256"] == again.result["weights_sha256"]
+
+    def wider(channels: int) -> torch.nn.Module:
+        module = Tiny(channels)
+        module.one = torch.nn.Conv2d(channels, 4, 5, padding=2)
+        return module
+
+    wider.__name__ = "Tiny"
+    with pytest.raises(UserError, match=r"another run: network\.backbone is custom-Tiny-"):
+        cscct.run("replay", "digits", settings=SMALL, backbone=wider, out=tmp_path / "one")
+
+
+def test_a_run_with_data_and_backbone_of_ones_own_is_resumed(tmp_path: Path) -> None:
+    names = ["left", "right", "below", "aside"]
+    dataset = cscct.Dataset.from_arrays(*blobs(0, 8, names), *blobs(1, 3, names))
+    settings = {"B": 2, "C": 1, "train.epochs": 2, "memory.per_class": 4, "runtime.threads": 1}
+    whole = cscct.run("lucir", dataset, settings=settings, backbone=Tiny, out=tmp_path / "whole")
+    with pytest.raises(Interrupted):
+        cscct.run(
+            "lucir", dataset, settings=settings, backbone=Tiny, out=tmp_path / "run", listeners=[Stopper(after=3)]
+        )
+    done = cscct.resume(tmp_path / "run", dataset=dataset, backbone=Tiny)
+    assert done.result["weights_sha256"] == whole.result["weights_sha256"]
+
+
+def test_arguments_that_do_not_fit_are_told(tmp_path: Path) -> None:
+    calls: list[tuple[Any, str]] = [
+        (lambda: cscct.run("lucir", "digits", settings={"seed": 7}), "seed is an argument of its own"),
+        (lambda: cscct.run("lucir", (1, 2)), "dataset is a name, or"),  # type: ignore[arg-type]
+        (lambda: cscct.compare("lucir", "digits"), "methods is a list"),
+        (lambda: cscct.compare(["lucir", "icarl"], "digits", jobs=0), "jobs a number from 1 on"),
+        (lambda: cscct.compare(["lucri", "icarl"], "digits", out=tmp_path / "c"), "did you mean 'lucir'"),
+    ]
+    for call, said in calls:
+        with pytest.raises(UserError, match=said):
+            call()
+    assert list(tmp_path.iterdir()) == []
+    assert cscct.run("replay", "digits", seed=np.int64(3), settings=SMALL, out=tmp_path / "run").result["seed"] == 3
 
 
 def test_a_backbone_that_does_not_fit_is_told(tmp_path: Path) -> None:
@@ -276,6 +337,7 @@ def test_a_backbone_that_does_not_fit_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"of which the last has 7 channels; it gives"):
         cscct.run("lucir", "digits", settings=SMALL, backbone=wrong, out=tmp_path / "b")
     cscct.run("lucir", "digits", settings=SMALL, backbone=Tiny(), out=tmp_path / "c")
-    del BACKBONES["custom-Tiny"]
-    with pytest.raises(UserError, match=r"is not known here: register it, or pass the module"):
+    for name in [name for name in BACKBONES if name.startswith("custom-Tiny")]:
+        del BACKBONES[name]
+    with pytest.raises(UserError, match=r"is not known here: load the plugin .* or pass your own module"):
         cscct.load(tmp_path / "c")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,14 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from .config import ABBREVIATIONS, Settings, resolve
 from .data import Dataset
+from .data.datasets.arrays import NAME as ARRAYS
 from .data.datasets.arrays import save_arrays
 from .data.registry import Progress, no_progress
 from .data.registry import register as register_dataset
-from .errors import Warn
+from .errors import UserError, Warn
 from .losses import register as register_loss
 from .methods import register as register_method
 from .nets.custom import use_backbone
 from .nets.registries import register_backbone
+from .plugins import load_plugins
+from .runs.files import unused_path
 from .runs.first_tasks import FirstTaskCache
 from .runs.folder import RunFolder
 from .runs.listeners import Listener, Listeners
@@ -95,20 +99,20 @@ def run(
         method: A base with or without additions, as in `lucir+cscct`.
         dataset: A name, or a `Dataset` of your own.
         seed: Decides everything random.
-        settings: As `--set` takes them: `{"train.epochs": 5, "B": 10, "C": 5}`.
-        out: The folder of the run; by default a new one in `runs/`. One that holds this very run is continued, or only
-            read if it is finished.
+        settings: As `--set` takes them, `{"train.epochs": 5}`; `B` and `C` for `protocol.base` and `protocol.step`.
+        out: The folder of the run; by default a new one in `runs/`. One that holds a run with the same settings is
+            continued, or only read if it is finished.
         data_dir: The dataset's folder or its parent; by default `$CSCCT_DATA`, else the user's cache folder.
         recipe: `released` (default) or `printed`.
-        listeners: Are told of every step, epoch and task.
+        listeners: Callbacks; see `Listener`.
         backbone: A module of your own, or a function of the images' channels that builds one, instead of
             `network.backbone`. It gives features (k, d), maps (k, c, h, w), one for each stage, or a pair of both.
     """
-    name = dataset if isinstance(dataset, str) else dataset.name
+    load_plugins()
     overrides = [*layers(settings or {}), {"seed": seed}]
     if backbone is not None:
         overrides.append({"network": {"backbone": use_backbone(backbone)}})
-    chosen = resolve(method, name, recipe=recipe, overrides=overrides)
+    chosen = resolve(method, _name(dataset), recipe=recipe, overrides=overrides)
     return run_settings(
         chosen,
         dataset if isinstance(dataset, Dataset) else None,
@@ -121,6 +125,7 @@ def run(
 def resume(
     run_dir: str | Path,
     *,
+    dataset: Dataset | None = None,
     data_dir: str | Path | None = None,
     listeners: Sequence[Listener] = (),
     backbone: nn.Module | Callable[[int], nn.Module] | None = None,
@@ -129,10 +134,12 @@ def resume(
 
     Args:
         run_dir: The folder of the run.
+        dataset: As it was given to `run`, for a run with a `Dataset` of your own.
         data_dir: By default where the data was when the run began.
-        listeners: Are told of every step, epoch and task.
+        listeners: Callbacks; see `Listener`.
         backbone: As it was given to `run`, for a run with one.
     """
+    load_plugins()
     if backbone is not None:
         use_backbone(backbone)
     folder = RunFolder(Path(run_dir))
@@ -140,12 +147,12 @@ def resume(
     if finished is not None:
         return finished
     data = Path(data_dir) if data_dir is not None else folder.origin()[0]
-    return run_settings(folder.settings(), None, out=folder.path, data_dir=data, listener=Listeners(listeners))
+    return run_settings(folder.settings(), dataset, out=folder.path, data_dir=data, listener=Listeners(listeners))
 
 
 def finished_run(folder: RunFolder) -> Run | None:
     """The run in a folder, if it is finished; its data is not needed."""
-    folder.config()  # told if there is no run
+    folder.config()  # raises if there is no run
     result = folder.result()
     return Run(folder.path, result) if result.get("status") == "finished" else None
 
@@ -197,12 +204,12 @@ def compare(
         dataset: A name, or a `Dataset` of your own.
         seeds: Each method is run with each of them.
         settings: As `--set` takes them.
-        jobs: Runs at a time, each in a process of its own. 1 runs them here, one after another, where `listeners` are
-            told of them.
+        jobs: Runs at a time, each in a process of its own, which knows built-in methods and installed plugins only. 1
+            runs them here, one after another, where `listeners` are told of them.
         out: By default a new folder in `runs/`; runs in it that are finished are only read.
         data_dir: The dataset's folder or its parent.
         recipe: `released` (default) or `printed`.
-        listeners: Are told of every step, epoch and task.
+        listeners: Callbacks; see `Listener`.
     """
     from .report.comparison import write_comparison
     from .studies.datasets import DatasetCache
@@ -210,19 +217,24 @@ def compare(
     from .studies.grid import plan_comparison
     from .studies.plan import complete_plan
 
-    name = dataset if isinstance(dataset, str) else dataset.name
+    if isinstance(methods, str) or jobs < 1:
+        raise UserError("methods is a list of two or more methods, and jobs a number from 1 on.")
+    load_plugins()
+    name, numbers, overrides = _name(dataset), [operator.index(seed) for seed in seeds], layers(settings or {})
     folder = Path(out) if out is not None else unused_path(Path("runs"), f"compare-{name}")
+    plan = plan_comparison(methods, name, numbers, folder, recipe=recipe, overrides=overrides)
     data = Path(data_dir) if data_dir is not None else None
     if isinstance(dataset, Dataset) and jobs > 1:  # other processes read it from a file
         data = folder / "data"
         save_arrays(dataset, data)
-    given = {name: dataset} if isinstance(dataset, Dataset) and jobs == 1 else {}
+    given = {name: dataset} if isinstance(dataset, Dataset) else {}
     datasets = DatasetCache(data, warnings.warn, given=given)
     options = ExecutionOptions(jobs=jobs, in_process=True)
-    plan = plan_comparison(methods, name, list(seeds), folder, recipe=recipe, overrides=layers(settings or {}))
     plan = complete_plan(plan, datasets, options.threads)
-    carry_out(plan, options, datasets, listener=Listeners(listeners)).raise_for_failures()
-    return write_comparison(plan, folder)[0]
+    status = carry_out(plan, options, datasets, listener=Listeners(listeners))
+    table = write_comparison(plan, folder)[0]
+    status.raise_for_failures()
+    return table
 
 
 def load(
@@ -240,20 +252,20 @@ def load(
         device: `auto`, `cpu`, `cuda` or `mps`.
         backbone: As it was given to `run`, for a run with one; its weights come from the folder.
     """
-    if backbone is not None:
-        use_backbone(backbone)
-    return load_model(path, prediction=prediction, device=device)
+    load_plugins()
+    name = use_backbone(backbone) if backbone is not None else None
+    return load_model(path, prediction=prediction, device=device, backbone=name)
+
+
+def _name(dataset: str | Dataset) -> str:
+    """What the settings call a dataset; those in memory have one name for all."""
+    if not isinstance(dataset, str | Dataset):
+        raise UserError("dataset is a name, or a cscct.Dataset (Dataset.from_arrays makes one of arrays).")
+    return dataset if isinstance(dataset, str) else ARRAYS
 
 
 def layers(settings: Mapping[str, Any]) -> list[Raw]:
     """`{"train.epochs": 5}` as layers of settings."""
+    if "seed" in settings:
+        raise UserError("The seed is an argument of its own (seed=1, or seeds=[1, 2] of a comparison), not a setting.")
     return [nested(ABBREVIATIONS.get(key, key), value) for key, value in settings.items()]
-
-
-def unused_path(parent: Path, name: str) -> Path:
-    """`parent/name`, with a number behind it where that is taken."""
-    candidate, number = parent / name, 1
-    while candidate.exists():
-        number += 1
-        candidate = parent / f"{name}-{number}"
-    return candidate

@@ -29,7 +29,7 @@ class _LazyModule(ModuleType):
     """Stands for a module and imports it when one of its names is asked for."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # questions of debuggers and copiers, not of the code
+        if name.startswith("__"):  # lookups by debuggers and copy, not by the code
             raise AttributeError(name)
         value = getattr(import_module(self.__name__), name)
         setattr(self, name, value)  # asked for once

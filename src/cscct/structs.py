@@ -1,4 +1,4 @@
-"""What travels between the parts: a task, a batch, what a network says of it, and one step of training."""
+"""Data passed between modules: a task, a batch, the output of a network, and one step of training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Task:
-    """One stop of the stream. Labels are positions in the class order, so a task's classes are consecutive."""
+    """One task. Labels are positions in the class order, so a task's classes are consecutive."""
 
     index: int
     n_old: int  # classes seen before this task

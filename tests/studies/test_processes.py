@@ -10,6 +10,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from conftest import run_quietly, without_timings
 from cscct.errors import UserError
 from cscct.runs.files import locked
@@ -87,3 +89,14 @@ def test_a_run_whose_parent_is_killed_stops_with_a_checkpoint(tmp_path: Path) ->
         os.kill(child, signal.SIGKILL)
     assert run.state() == "unfinished"
     assert any((run.folder.path / "checkpoints").glob("*.json"))
+
+
+def test_messages_are_not_written_through_a_link(tmp_path: Path) -> None:
+    (run,) = small_plan(tmp_path, "lucir")
+    run.begin()
+    (tmp_path / "outside").write_text("precious")
+    (run.folder.path / "messages.txt").symlink_to(tmp_path / "outside")
+    executor = ProcessExecutor(1, DatasetCache(None, print), FirstTaskCache(tmp_path / "first"))
+    with pytest.raises(UserError, match="is a link"):
+        executor.start(run)
+    assert (tmp_path / "outside").read_text() == "precious"

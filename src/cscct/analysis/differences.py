@@ -71,7 +71,7 @@ def _by_value(what: str, groups: Sequence[Group], value: Callable[[Group], str])
 
 
 def _seeds(groups: Sequence[Group]) -> list[str]:
-    """A group that has not come to its end is short of seeds by nature."""
+    """Unfinished groups may lack seeds."""
     whole = [group for group in groups if group.complete]
     if len({group.seeds for group in whole}) <= 1:
         return []

@@ -81,7 +81,9 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
         return (*order, _rank(run.method), bool(_state(run)))
 
     for run in sorted(runs, key=place):
-        found.setdefault(json.dumps([effective(run.settings), run.sizes], sort_keys=True), []).append(run)
+        # Datasets in memory have one name for all.
+        data = run.result.get("data_sha256") if run.settings["dataset"] == "arrays" else None
+        found.setdefault(json.dumps([effective(run.settings), run.sizes, data], sort_keys=True), []).append(run)
     return _labelled([(members[0].settings, members) for members in found.values()])
 
 

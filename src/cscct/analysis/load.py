@@ -159,7 +159,7 @@ def read_runs(paths: Sequence[Path], warn: Callable[[str], None]) -> list[Run]:
         if not run.sizes:
             warn(f"{path} is left out: no task of it is done yet.")
             continue
-        same = json.dumps([effective(run.settings), run.seed], sort_keys=True)
+        same = json.dumps([effective(run.settings), run.seed, run.result.get("data_sha256")], sort_keys=True)
         if same in runs:  # counted twice, it would make the spread over seeds too small
             keep, drop = (run, runs[same]) if len(run.sizes) > len(runs[same].sizes) else (runs[same], run)
             warn(f"{drop.path} is left out: {keep.path} is the same run, same seed included.")
@@ -177,8 +177,6 @@ def read_run(path: Path) -> Run:
     file = path / RESULT
     try:
         result = folder.result()
-        if not isinstance(result, dict):
-            raise ValueError("not a mapping")
         run = Run(path, settings, result or {"tasks": []})
         if run.sizes:
             _check(run)

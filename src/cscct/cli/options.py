@@ -196,7 +196,7 @@ def mode(quiet: bool, as_json: bool) -> Mode:
 
 
 def is_follower() -> bool:
-    """Whether this process was started to compute along with another, which does the talking."""
+    """Whether this process has a rank other than 0, and so prints nothing."""
     rank = os.environ.get("RANK") or max(os.environ.get("LOCAL_RANK", "0"), os.environ.get("NODE_RANK", "0"))
     return rank != "0"
 
@@ -209,7 +209,7 @@ def open_display(quiet: bool, as_json: bool, runs: int = 1) -> Display:
 
 @contextmanager
 def stop_on_request(say: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
-    """Ctrl-C or a polite kill asks for a stop at the next step; a second Ctrl-C does not wait for it."""
+    """Ctrl-C or SIGTERM asks for a stop at the next step; a second Ctrl-C does not wait for it."""
     asked: list[int] = []
 
     def hear(number: int, _: object) -> None:
@@ -236,11 +236,3 @@ def interruptible(stop: Callable[[], bool], progress: Progress) -> Progress:
         progress(what, done, total)
 
     return go_on
-
-
-def unused_path(parent: Path, name: str) -> Path:
-    candidate, number = parent / name, 1
-    while candidate.exists():
-        number += 1
-        candidate = parent / f"{name}-{number}"
-    return candidate

@@ -29,7 +29,6 @@ from .options import (
     open_display,
     parse_seeds,
     stop_on_request,
-    unused_path,
     warn,
 )
 
@@ -75,6 +74,7 @@ def compare(
     Runs in --out that are finished already are not repeated.
     """
     load_plugins(plugin)
+    from ..runs.files import unused_path
     from ..studies.execution import ExecutionOptions
     from ..studies.grid import plan_comparison
     from ..yamltext import parse_override, read_config

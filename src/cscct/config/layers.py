@@ -39,7 +39,9 @@ def resolve(
     given = {"method": method, "dataset": dataset, "recipe": recipe}
     for key, value in given.items():
         if any(key in layer for layer in overrides):
-            raise UserError(f"{key} is not set with --set: it is a word of the command (`cscct run --help`).")
+            raise UserError(
+                f"{key} is not set with --set: it is an argument of its own (`cscct run METHOD DATASET --recipe NAME`)."
+            )
         if whole and value is not None and value != config.get(key):
             raise UserError(
                 f"The config is that of a whole run with {key} {config.get(key)!r}, and {value!r} is asked for: leave "

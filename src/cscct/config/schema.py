@@ -133,7 +133,7 @@ class Settings(BaseModel):
 
 def as_json(raw: Any) -> str:
     """Strict validation takes mappings for dataclasses and lists for tuples only from JSON."""
-    return json.dumps(raw, default=str)
+    return json.dumps(raw, default=lambda value: value.item() if hasattr(value, "item") else str(value))
 
 
 def known_keys() -> list[str]:

@@ -57,9 +57,7 @@ class Dataset:
     channels: int
 
     @staticmethod
-    def from_arrays(
-        x: Any, y: Any, x_test: Any, y_test: Any, class_names: Sequence[str] | None = None, name: str = "arrays"
-    ) -> Dataset:
+    def from_arrays(x: Any, y: Any, x_test: Any, y_test: Any, class_names: Sequence[str] | None = None) -> Dataset:
         """From images in memory.
 
         Args:
@@ -68,14 +66,13 @@ class Dataset:
             x_test: Test images.
             y_test: Their labels.
             class_names: By default the different labels, sorted.
-            name: What the settings call it.
         """
         from .datasets.arrays import dataset_from_arrays
 
-        return dataset_from_arrays((x, y), (x_test, y_test), class_names, name)
+        return dataset_from_arrays((x, y), (x_test, y_test), class_names)
 
     @staticmethod
-    def from_torch(train: Any, test: Any, class_names: Sequence[str] | None = None, name: str = "arrays") -> Dataset:
+    def from_torch(train: Any, test: Any, class_names: Sequence[str] | None = None) -> Dataset:
         """From two map-style datasets of torch or torchvision whose items are (image, label).
 
         Args:
@@ -83,11 +80,10 @@ class Dataset:
                 which a run does itself.
             test: Likewise.
             class_names: By default `train.classes`, else the different labels, sorted.
-            name: What the settings call it.
         """
         from .datasets.arrays import dataset_from_torch
 
-        return dataset_from_torch(train, test, class_names, name)
+        return dataset_from_torch(train, test, class_names)
 
     def fingerprint(self) -> str:
         """A hash of what is in it: labels, class names, pixels of images in memory; of files names, sizes and the bytes

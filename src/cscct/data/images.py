@@ -35,7 +35,7 @@ class ImageReader:
 
     def _held(self, images: Any) -> ArrayImages | FileImages:
         if isinstance(images, np.ndarray | Tensor):
-            return self._from_array(torch.as_tensor(images))
+            return self._from_array(torch.as_tensor(images).cpu())
         if isinstance(images, str | PathLike | Image.Image):
             images = [images]
         if not isinstance(images, Sequence):
@@ -53,9 +53,10 @@ class ImageReader:
                 f"Images must be a uint8 array (images, {self.channels}, height, width), not "
                 f"{str(pixels.dtype).removeprefix('torch.')} {tuple(pixels.shape)}; a single one: image[None]."
             )
-        if self.transform.size is not None:
-            return ArrayImages(torch.stack([self._pixels(one) for one in pixels]))
-        return ArrayImages(pixels)
+        as_learned = self.transform.size is None and self.image_size in (None, tuple(pixels.shape[2:]))
+        if as_learned or not len(pixels):
+            return ArrayImages(pixels)
+        return ArrayImages(torch.stack([self._pixels(one) for one in pixels]))
 
     def _pixels(self, one: Any) -> Tensor:
         """One image, (channels, height, width) uint8."""

@@ -23,7 +23,7 @@ Progress = Callable[[str, int, int], None]  # what is being done, how many of th
 
 
 def no_progress(what: str, done: int, total: int) -> None:
-    """Nobody watches."""
+    """The default: nothing is shown."""
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,16 @@ from ..errors import UserError
 from .protocol import available_cores
 
 
+def is_available(device: str) -> bool:
+    """Whether this machine has it; `auto` names none."""
+    return {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}.get(device, False)
+
+
 def choose_device(wanted: str) -> Device:
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    """auto: a GPU if there is one."""
     if wanted == "auto":
-        return "cuda" if there["cuda"] else "mps" if there["mps"] else "cpu"
-    if not there[wanted]:
+        return "cuda" if is_available("cuda") else "mps" if is_available("mps") else "cpu"
+    if not is_available(wanted):
         raise UserError(f"There is no {wanted} device on this machine; use --device auto or cpu.")
     return cast(Device, wanted)
 
@@ -40,7 +45,7 @@ def require_compiler(compile_: str) -> None:
     name = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
     if compile_ != "none" and shutil.which(name) is None:
         raise UserError(
-            f"runtime.compile is {compile_}, which needs a C++ compiler, and {name} was not found: install one, "
+            f"numerics.compile is {compile_}, which needs a C++ compiler, and {name} was not found: install one, "
             "name it in the variable CXX, or leave out --compile."
         )
 

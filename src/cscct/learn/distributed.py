@@ -37,7 +37,7 @@ class ProcessGroup(Protocol):
 
     @property
     def is_leader(self) -> bool:
-        """Whether this is the process that writes and speaks."""
+        """Whether this is rank 0, which writes files and prints."""
         ...
 
     def shard(self, count: int) -> slice:
@@ -220,7 +220,7 @@ def launch(devices: int, nodes: int, accelerator: str, minutes: float = 30.0) ->
     from lightning_fabric import Fabric
     from lightning_fabric.strategies.ddp import DDPStrategy
 
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # how many processes there are is our own to say
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # cscct reports the number of processes itself
     backend = "nccl" if accelerator == "cuda" else "gloo"
     strategy = DDPStrategy(process_group_backend=backend, timeout=timedelta(minutes=minutes))
     fabric = Fabric(accelerator=accelerator, devices=devices, num_nodes=nodes, strategy=strategy)

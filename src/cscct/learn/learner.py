@@ -42,7 +42,7 @@ class LearnerConfig:
 
 @dataclass(frozen=True)
 class Resume:
-    """Where an earlier process stood in a task."""
+    """The position within a task that a checkpoint holds."""
 
     stage: str  # "train" or "finetune"
     position: StagePosition
@@ -83,8 +83,8 @@ class Learner:
     ) -> None:
         """Learn the classes of a task.
 
-        ready: weights that this very training would give, from an earlier run. on_step: called after every step; may
-        write a checkpoint. resume: where an earlier process stood in this task; `restore` comes first.
+        ready: weights that identical training gave in an earlier run. on_step: called after every step; may
+        write a checkpoint. resume: the position in a checkpoint of this task; `restore` comes first.
         """
         if resume is None:
             self.teacher = None if task.is_first else self.network.frozen_copy()
@@ -116,7 +116,7 @@ class Learner:
         return found | _prefixed("teacher.", teacher)
 
     def restore(self, tensors: Mapping[str, Tensor], exemplars: Mapping[int, list[int]]) -> None:
-        """Stand where an earlier process stood."""
+        """Restore the state of a checkpoint."""
         self.memory.exemplars = {label: list(ranked) for label, ranked in exemplars.items()}
         carried = _unprefixed("carried.", tensors)
         self.memory.carried = {label: carried[str(label)] for label in exemplars if str(label) in carried}

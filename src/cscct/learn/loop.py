@@ -22,7 +22,7 @@ from .precision import FULL, Precision
 
 
 class Listener(Protocol):
-    """Who wants to know how training goes."""
+    """Callbacks during training."""
 
     def step(self, task: Task, stage: str, epoch: int, epochs: int, images: int, parts: dict[str, float]) -> None: ...
 
@@ -68,7 +68,7 @@ def run_stage(
     on_step: StepHook | None = None,
     start: tuple[StagePosition, MomentumBuffers] | None = None,
 ) -> None:
-    """Train from the beginning, or from where an earlier process stood."""
+    """Train from the beginning, or from the position in a checkpoint."""
     position, buffers = start or (StagePosition(), [])
     optimiser = OPTIMIZERS[stage.optimizer](inputs.parameters, stage, buffers)
     inputs.network.train(inputs.train_mode)

@@ -19,7 +19,7 @@ def class_sequence(settings: Settings, num_classes: int) -> list[int]:
     wanted = settings.data.order
     order = class_order(settings.seed if wanted == "seed" else wanted, num_classes)
     if settings.data.classes and settings.data.classes > len(order):
-        raise UserError(f"data.classes is {settings.data.classes}, but only {len(order)} classes are to be had.")
+        raise UserError(f"data.classes is {settings.data.classes}, but only {len(order)} classes are available.")
     return order[: settings.data.classes]
 
 

@@ -35,7 +35,7 @@ def controlled_transfer(
       where every similarity is positive.
 
     `official` is the default because it is the only form with published weights (β = 1.5, T = 2). Its 1/(p q)
-    makes it weak: about q/4 times less than a batch mean of KL; `batchmean` is the arm to try for an effect.
+    makes it weak: about q/4 times less than a batch mean of KL; try `batchmean` for a stronger effect.
 
     Gradient reaches the student's features, new and old. Zero, connected to the graph, when a side is empty.
     """

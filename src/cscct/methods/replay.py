@@ -1,4 +1,4 @@
-"""Plain replay, the floor: new images and exemplars, cross-entropy, everything trains, nothing is distilled."""
+"""Plain replay, the baseline: new images and exemplars, cross-entropy, everything trains, nothing is distilled."""
 
 from .base import Method, register
 

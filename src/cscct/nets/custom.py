@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Generator, Tensor, nn
 
 from ..errors import UserError
@@ -34,8 +36,9 @@ class CustomBackbone(nn.Module):
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         maps = _maps(self.module(images))
-        if not maps or any(one.ndim != 4 for one in maps) or maps[-1].shape[1] != self.features:
-            shapes = ", ".join(str(tuple(one.shape)) for one in maps)
+        right = bool(maps) and all(isinstance(one, Tensor) and one.ndim == 4 for one in maps)
+        if not right or maps[-1].shape[1] != self.features:
+            shapes = ", ".join(str(tuple(getattr(one, "shape", ()))) for one in maps)
             raise UserError(
                 f"The backbone {type(self.module).__name__} must give features (k, {self.features}) or maps "
                 f"(k, c, h, w) of which the last has {self.features} channels; it gives {shapes or 'nothing'}."
@@ -43,24 +46,39 @@ class CustomBackbone(nn.Module):
         return maps
 
 
-def _maps(output: Any) -> tuple[Tensor, ...]:
+def _maps(output: Any) -> tuple[Any, ...]:
     if isinstance(output, Tensor):
         return (output[:, :, None, None] if output.ndim == 2 else output,)
-    if isinstance(output, tuple | list) and len(output) == 2 and isinstance(output[1], tuple | list):
+    if not isinstance(output, tuple | list):
+        return ()
+    if len(output) == 2 and isinstance(output[0], Tensor) and output[0].ndim == 2:
         features, maps = output
-        return (*maps, features[:, :, None, None])
+        return (*([maps] if isinstance(maps, Tensor) else maps), features[:, :, None, None])
     return tuple(output)
 
 
 def use_backbone(backbone: nn.Module | Callable[[int], nn.Module]) -> str:
     """Makes a module, or a function of the images' channels that builds one, known; returns the name for
-    `network.backbone`. A module's own weights are where training starts."""
-    kind = type(backbone) if isinstance(backbone, nn.Module) else backbone
-    name = f"custom-{getattr(kind, '__name__', 'backbone')}"
+    `network.backbone`. A module's own weights are where training starts.
+
+    The name ends with a hash of the module's structure (and of its weights, if it is given as a module), so that runs
+    with different backbones are different runs.
+    """
 
     def build(channels: int, depth: int, generator: Generator) -> nn.Module:
-        module = copy.deepcopy(backbone) if isinstance(backbone, nn.Module) else backbone(channels)
-        return CustomBackbone(module)
+        if isinstance(backbone, nn.Module):
+            return CustomBackbone(copy.deepcopy(backbone))
+        with torch.random.fork_rng(devices=[]):  # modules draw their first weights from torch's own generator
+            torch.manual_seed(generator.initial_seed())
+            return CustomBackbone(backbone(channels))
 
+    sample = build(3, 0, torch.Generator().manual_seed(0))
+    digest = hashlib.sha256(repr(sample).encode())
+    for name, tensor in sample.state_dict().items():
+        digest.update(f"{name}{tuple(tensor.shape)}".encode())
+        if isinstance(backbone, nn.Module):
+            digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    kind = type(backbone) if isinstance(backbone, nn.Module) else backbone
+    name = f"custom-{getattr(kind, '__name__', 'backbone').strip('<>')}-{digest.hexdigest()[:8]}"
     BACKBONES[name] = build
     return name

@@ -36,6 +36,6 @@ def _fold(network: nn.Module) -> None:
             continue
         for before, after in names:
             conv, norm = getattr(module, before), getattr(module, after)
-            if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+            if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d) and norm.track_running_stats:
                 setattr(module, before, fuse_conv_bn_eval(conv, norm))
                 setattr(module, after, nn.Identity())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..analysis.groups import Group
 from ..analysis.load import read_run
 from ..analysis.measures import AccuracyCurve, accuracy_curve
+from ..runs.files import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,15 +62,17 @@ def save_curves(groups: Sequence[Group], title: str, path: Path) -> None:
     draw_curves(axes, [accuracy_curve(group.runs, group.label) for group in groups if group.runs])
     axes.set_title(title, parse_math=False)
     axes.legend(frameon=False)
-    figure.savefig(path, dpi=150)
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=150, format="png")
+    write_bytes(path, picture.getvalue())
 
 
 def plot_run(path: Path, ax: Axes | None = None) -> Axes:
     """The curve of one run, into `ax` or a new figure."""
     if ax is None:
-        from matplotlib.figure import Figure
+        import matplotlib.pyplot as plt  # so that it can be shown
 
-        ax = Figure(figsize=(6, 4), layout="constrained").add_subplot()
+        ax = plt.subplots(figsize=(6, 4), layout="constrained")[1]
     run = read_run(path)
     draw_curves(ax, [accuracy_curve([run], run.method)])
     ax.legend(frameon=False)

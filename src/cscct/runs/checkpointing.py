@@ -14,7 +14,7 @@ from ..learn.learner import Learner, Resume
 from ..learn.loop import MomentumBuffers, StagePosition
 from ..structs import Task
 from .checkpoints import Checkpoint
-from .folder import METRICS, RunFolder, differences, identity
+from .folder import METRICS, RunFolder, changed_data, differences, identity
 from .record import ResultRecord
 
 
@@ -59,7 +59,7 @@ class CheckpointWriter:
             )
 
     def _plugins(self) -> str:
-        """They are code, so a folder's word is not enough to load them again: the user repeats them."""
+        """Plugins are never loaded because a run folder names them: the user gives them again."""
         return "".join(f" --plugin {plugin}" for plugin in self.folder.origin()[1])
 
     def task_done(self, task: Task) -> None:
@@ -96,7 +96,13 @@ class CheckpointWriter:
             )
         if self.folder.metrics_size() < state["metrics_size"]:
             self.warn(f"Some epochs are missing at the end of {self.folder.path / METRICS}; figures will lack them.")
-        self.learner.restore(tensors, {int(label): ranked for label, ranked in state["exemplars"].items()})
+        try:
+            self.learner.restore(tensors, {int(label): ranked for label, ranked in state["exemplars"].items()})
+        except (RuntimeError, KeyError) as error:
+            raise UserError(
+                f"The checkpoint in {self.folder.path} does not fit the network that its settings describe: start a "
+                "new run in another folder (--out)."
+            ) from error
         self.record.tasks, self.record.matrix = state["tasks"], state["matrix"]
         self.folder.cut_metrics(state["metrics_size"])
         stage = state["stage"]
@@ -111,10 +117,3 @@ class CheckpointWriter:
         tasks = self.learner.stream.tasks
         done = sum(self.learner.planned_images(task) for task in tasks[:first])
         return done + (self.learner.images_until(tasks[first], resume) if resume is not None else 0)
-
-
-def changed_data(folder: RunFolder) -> str:
-    return (
-        f"The dataset has changed since the run in {folder.path} began, and its exemplars are indices into it: put the "
-        "old data back, or start a new run in another folder (--out)."
-    )

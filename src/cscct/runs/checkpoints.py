@@ -46,7 +46,7 @@ class Checkpoints:
             self._remove(old)
 
     def latest(self, warn: Callable[[str], None]) -> Checkpoint | None:
-        """The newest that is whole. What is damaged is said aloud and passed over."""
+        """The newest that is whole. A damaged one is skipped with a warning."""
         for number in reversed(self._numbers()):
             try:
                 return self._read(number)

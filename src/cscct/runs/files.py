@@ -175,3 +175,12 @@ def weights_sha256(tensors: Mapping[str, Tensor]) -> str:
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
         digest.update(tensor.numpy().tobytes())
     return digest.hexdigest()
+
+
+def unused_path(parent: Path, name: str) -> Path:
+    """`parent/name`, with a number behind it where that is taken."""
+    candidate, number = parent / name, 1
+    while candidate.exists():
+        number += 1
+        candidate = parent / f"{name}-{number}"
+    return candidate

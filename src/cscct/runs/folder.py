@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CONFIG, RESULT, METRICS, MODEL = "config.yaml", "result.json", "metrics.jsonl", "model.safetensors"
 TASKS, ORIGIN, MESSAGES = "tasks", "origin.json", "messages.txt"
-OPEN = ("cscct_version", "runtime", "checkpoint")  # sections that may change between two sittings of one run
+NOT_IDENTIFYING = ("cscct_version", "runtime", "checkpoint")  # sections that may change between two sittings of one run
 State = Literal["free", "unfinished", "finished"]
 
 
@@ -67,7 +67,7 @@ class RunFolder:
         return False
 
     def state(self, settings: Settings) -> State:
-        """`free`, or, where this very run is there already, `finished` or `unfinished`; another run is an error.
+        """`free`, or, where a run with the same settings is there, `finished` or `unfinished`; another run is an error.
         Another device or number of threads does not make it another run."""
         if not self.check_usable():
             return "free"
@@ -185,12 +185,14 @@ class ReadOnlyRunFolder(RunFolder):
 
 def identity(settings: Settings) -> Raw:
     """The settings that identify a run, as plain values."""
-    return {key: value for key, value in settings.dump().items() if key not in OPEN}
+    return {key: value for key, value in settings.dump().items() if key not in NOT_IDENTIFYING}
 
 
 def differences(there: Raw, wanted: Raw) -> list[str]:
     """Settings that identify a run and are not the same, each in words."""
-    one, other = (_flat({key: value for key, value in raw.items() if key not in OPEN}) for raw in (there, wanted))
+    one, other = (
+        _flat({key: value for key, value in raw.items() if key not in NOT_IDENTIFYING}) for raw in (there, wanted)
+    )
     names = dict.fromkeys([*one, *other])
     return [
         f"{name} is {one.get(name)} there, not {other.get(name)}" for name in names if one.get(name) != other.get(name)
@@ -202,3 +204,11 @@ def _flat(raw: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in raw.items():
         found |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
     return found
+
+
+def changed_data(folder: RunFolder) -> str:
+    """What to say where the data is not that of the run."""
+    return (
+        f"The dataset has changed since the run in {folder.path} began, and its exemplars are indices into it: put the "
+        "old data back, or start a new run in another folder (--out)."
+    )

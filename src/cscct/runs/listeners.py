@@ -1,4 +1,4 @@
-"""Who is told how a run goes: progress displays, callbacks of users, the log of epochs."""
+"""Callbacks during a run: progress displays, those of users, the log of epochs."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,7 +26,7 @@ from ..learn.device import choose_device
 from ..learn.precision import precision_of
 from ..learn.predict import HEADLINES, Evaluator
 from ..memory import nearest_mean
-from ..nets import BACKBONES, for_inference
+from ..nets import BACKBONES, HEADS, for_inference
 from ..specs import NetworkSpec, TransformSpec
 from ..yamltext import Raw
 from .folder import MODEL, RunFolder
@@ -60,7 +61,7 @@ class TrainedModel:
 
     def predict_proba(self, images: Any) -> NDArray[np.float32]:
         """(n, classes): softmax of the classifier's logits, or of the cosines to the class means times the head's
-        scale. Higher is likelier; neither is calibrated."""
+        scale. Neither is calibrated."""
         features, scores = self._read(images)
         scale = self._evaluator.network.head.scale.detach().float().cpu()
         if self.prediction == "nme":
@@ -81,10 +82,13 @@ class TrainedModel:
         return torch.cat([one.features for one in outputs]), torch.cat([one.scores for one in outputs])
 
 
-def load_model(path: str | Path, *, prediction: str | None = None, device: str = "auto") -> TrainedModel:
+def load_model(
+    path: str | Path, *, prediction: str | None = None, device: str = "auto", backbone: str | None = None
+) -> TrainedModel:
     """The model of a finished run, from its folder alone: the data is not needed, nor are plugins with losses.
 
-    prediction: `classifier` or `nme`; by default the one that the method stands for.
+    prediction: `classifier` or `nme`; by default the one that the method stands for. backbone: a name to use instead of
+    the one in the folder.
     """
     folder = RunFolder(Path(path))
     config, result = folder.config(), folder.result()
@@ -98,11 +102,13 @@ def load_model(path: str | Path, *, prediction: str | None = None, device: str =
     transform = _section(config.get("data", {}), "transform", TransformSpec, folder)
     channels = int(metadata.get("channels") or _channels(tensors))
     spec = _section(config, "network", NetworkSpec, folder)
-    if spec.backbone not in BACKBONES:
-        raise UserError(
-            f"The run in {folder.path} has the backbone {spec.backbone!r}, which is not known here: register it, or "
-            "pass the module to cscct.load(..., backbone=...)."
-        )
+    spec = replace(spec, backbone=backbone or spec.backbone)
+    for kind, name, known in (("backbone", spec.backbone, BACKBONES), ("head", spec.head, HEADS)):
+        if name not in known:
+            raise UserError(
+                f"The run in {folder.path} has the {kind} {name!r}, which is not known here: load the plugin that "
+                "registers it, or pass your own module to cscct.load(..., backbone=...)."
+            )
     network = network_for(spec, channels, seed=0)
     try:
         network.load(tensors)

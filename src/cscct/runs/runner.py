@@ -14,18 +14,18 @@ from ..config import Settings
 from ..data import ArrayImages, Dataset
 from ..errors import Interrupted, RunFailed, UserError, Warn
 from ..learn.build import build_learner, build_stream
-from ..learn.device import explain_torch_error
+from ..learn.device import explain_torch_error, is_available
 from ..learn.distributed import ProcessGroup, explain_lost_processes, launch
 from ..learn.learner import Learner, Resume
 from ..learn.predict import Evaluation
 from ..learn.protocol import complete
 from ..plugins import explain_plugin_error
 from ..structs import Task
-from .checkpointing import CheckpointWriter, changed_data
+from .checkpointing import CheckpointWriter
 from .checkpoints import Checkpoint
 from .files import explain_os_errors, locked, weights_sha256
 from .first_tasks import FirstTaskCache, first_task_fingerprint
-from .folder import ReadOnlyRunFolder, RunFolder, State
+from .folder import ReadOnlyRunFolder, RunFolder, State, changed_data
 from .listeners import Listener, Listeners, MetricsLog
 from .record import Result, ResultRecord
 
@@ -38,7 +38,7 @@ def never() -> bool:
 
 
 def ignore(_: str) -> None:
-    """Where nobody wants warnings."""
+    """The default for warnings: nothing is done with them."""
 
 
 def execute(
@@ -53,9 +53,10 @@ def execute(
 ) -> Result:
     """Carry out one run, or what is left of it; of a finished one, only read the result.
 
-    The folder must be free or hold this very run. listener: is told how it goes. warn: takes sentences. first_tasks:
-    first tasks that other runs have trained. stop: asked after every step; when it says so, a checkpoint is written and
-    the run interrupted. origin: the folder of the data and the plugins, remembered for whoever continues the run.
+    The folder must be free or hold a run with the same settings. listener: callbacks. warn: takes sentences.
+    first_tasks: first tasks that other runs have trained. stop: asked after every step; when it says so, a checkpoint
+    is written and the run interrupted. origin: the folder of the data and the plugins, remembered for whoever continues
+    the run.
     """
     settings = complete(settings, dataset)
     runtime = settings.runtime
@@ -74,7 +75,7 @@ def execute(
 
 @dataclass
 class _Execution:
-    """The part of one process in a run: the leading one writes and reports, the others compute along."""
+    """The part of one process in a run: rank 0 writes and reports, the others only compute."""
 
     settings: Settings  # complete
     dataset: Dataset
@@ -88,11 +89,9 @@ class _Execution:
 
     def run(self) -> Result:
         data = self.dataset.fingerprint()
-        state, self.settings, saved = self.group.broadcast(self._find)
-        if state == "finished":
-            return self._stored_result(data)
         with explain_lost_processes():
-            return self._train(data, saved)
+            state, self.settings, saved = self.group.broadcast(self._find)
+            return self._stored_result(data) if state == "finished" else self._train(data, saved)
 
     def _find(self) -> tuple[State, Settings, Checkpoint | None]:
         """How far the run is, and its newest checkpoint. One that has begun goes on with the threads it began with."""
@@ -100,7 +99,9 @@ class _Execution:
         if state != "unfinished":
             return state, self.settings, None
         began, now = self.folder.settings(), self.settings.runtime
-        device = now.device if began.runtime.device == "auto" else began.runtime.device  # auto: planned, not yet begun
+        device = began.runtime.device
+        if not is_available(device):  # or auto: planned, not yet begun
+            device = now.device
         threads = began.runtime.threads or now.threads
         runtime = replace(began.runtime, device=device, threads=threads, devices=now.devices, nodes=now.nodes)
         return state, began.model_copy(update={"runtime": runtime}), self.folder.checkpoints.latest(self.warn)
@@ -141,6 +142,7 @@ class _Execution:
         self.folder.save_model({**learner.network.state_dict(), "class_means": learner.means}, self._metadata(record))
         result = record.write("finished", weights_sha256=weights_sha256(learner.network.state_dict()))
         self.folder.clear_checkpoints()
+        self.group.broadcast(lambda: None)  # nobody goes on before everything is written
         self.listener.run_finished(result, self.folder.path)
         return result
 

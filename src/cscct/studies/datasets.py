@@ -29,6 +29,7 @@ class DatasetCache:
         self.data_dir, self.warn, self.progress = data_dir, warn, progress
         self.given = dict(given or {})
         self.loaded: dict[tuple[str | bool | float | None, ...], Dataset] = {}
+        self.fingerprints: dict[int, str] = {}
 
     def of(self, settings: Settings) -> Dataset:
         """The dataset of a run."""
@@ -42,6 +43,16 @@ class DatasetCache:
 
             self.loaded[key] = load_dataset(settings, self.data_dir, self.warn, self.progress)
         return self.loaded[key]
+
+    def fingerprint(self, settings: Settings) -> str | None:
+        """Of the dataset of a run; None for image files, which would all have to be read."""
+        kind = DATASETS.get(settings.dataset)
+        if settings.dataset not in self.given and (kind is None or kind.list_classes is not None):
+            return None
+        dataset = self.of(settings)
+        if id(dataset) not in self.fingerprints:
+            self.fingerprints[id(dataset)] = dataset.fingerprint()
+        return self.fingerprints[id(dataset)]
 
     def complete(self, settings: Settings) -> Settings:
         """With what depends on the data or the machine filled in."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
 from ..learn.protocol import available_cores
+from ..runs.folder import changed_data
 from .datasets import DatasetCache
 from .plan import PlannedRun
 
@@ -70,8 +71,7 @@ def carry_out(
     first_tasks = FirstTaskCache(plan[0].folder.path.parent / FIRST_TASKS)
     executor: Any
     context: Any = nullcontext()
-    if not options.in_this_process(plan) and any(run.settings.dataset in datasets.given for run in plan):
-        raise UserError("A dataset in memory cannot be handed to other processes: use jobs=1 and a single device.")
+    _check_data(plan, datasets)
     if options.in_this_process(plan):
         from .processes import InProcessExecutor
 
@@ -91,5 +91,21 @@ def carry_out(
         return scheduler.run()
 
 
+def _check_data(plan: Sequence[PlannedRun], datasets: DatasetCache) -> None:
+    """Finished runs are refused if they were made with other data. Image files are not read for this, nor is data that
+    is not there any more."""
+    for run in plan:
+        stored = run.folder.result().get("data_sha256")
+        if stored is None or run.state() != "finished":
+            continue
+        with suppress(UserError):
+            found = datasets.fingerprint(run.settings)
+            if found not in (None, stored):
+                break
+    else:
+        return
+    raise UserError(changed_data(run.folder))
+
+
 def _unwatched(status: StudyStatus, changed: str | None) -> None:
-    """Nobody watches."""
+    """The default: nothing is shown."""

@@ -94,7 +94,7 @@ def plan_study(
         group = group_name(method, point)
         for seed in study.seeds:
             name = f"{group}{separator}seed{seed}"
-            if name not in plan:  # a method that an axis does not concern comes by once for each of its values
+            if name not in plan:  # a method that an axis does not concern appears once per value
                 layers = [*own, {SEED: seed}]
                 settings = resolve(method, study.dataset, recipe=recipe, config=file, overrides=layers)
                 plan[name] = PlannedRun(group, settings, RunFolder(out / name))

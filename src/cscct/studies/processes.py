@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -9,14 +10,14 @@ from pathlib import Path
 
 from ..config import Settings
 from ..learn.device import choose_device
+from ..runs.files import open_own
 from ..runs.first_tasks import FirstTaskCache
+from ..runs.folder import MESSAGES
 from ..runs.listeners import Listener
 from .datasets import DatasetCache
 from .plan import PlannedRun
 from .scheduler import RunHandle
 from .worker import EXIT_CODES, Outcome, WorkOrder, carry_out_run
-
-MESSAGES = "messages.txt"
 
 
 class InProcessExecutor:
@@ -72,7 +73,8 @@ class ProcessExecutor:
         path, data = run.folder.path, self.datasets.data_dir
         order = WorkOrder(str(path), str(self.first_tasks.folder), str(data) if data else None, self.plugins)
         command = [sys.executable, "-m", "cscct.studies.worker", order.to_json()]
-        with (path / MESSAGES).open("w") as messages:  # not a pipe: nobody reads it while the run works
+        # Not a pipe: nobody reads it while the run works.
+        with open_own(path / MESSAGES, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as messages:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=messages, text=True
             )

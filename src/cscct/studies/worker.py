@@ -100,7 +100,7 @@ def main(order: str) -> int:
 
     outcome = work(WorkOrder(**json.loads(order)), lambda: asked() or os.getppid() != parent, warn)
     if outcome.words:
-        print(f"error: {outcome.words}", file=sys.stderr)
+        print(f"error: {' '.join(outcome.words.split())}", file=sys.stderr)  # one line, which the parent reads
     return EXIT_CODES[outcome.how]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,11 @@ from ..base import ArrayImages, Dataset, Split
 from ..checks import check_dataset
 from ..registry import LoadRequest, locate
 
-FILE = "dataset.safetensors"
+NAME, FILE = "arrays", "dataset.safetensors"
 Part = tuple[Any, Any]  # images, labels
 
 
-def dataset_from_arrays(train: Part, test: Part, class_names: Sequence[str] | None, name: str) -> Dataset:
+def dataset_from_arrays(train: Part, test: Part, class_names: Sequence[str] | None) -> Dataset:
     """See `Dataset.from_arrays`."""
     pixels = [_pixels(images, what) for (images, _), what in ((train, "x"), (test, "x_test"))]
     if pixels[0].shape[1:] != pixels[1].shape[1:]:
@@ -32,19 +33,20 @@ def dataset_from_arrays(train: Part, test: Part, class_names: Sequence[str] | No
     names = tuple(map(str, class_names)) if class_names is not None else _names(labels)
     indices = [_indices(y, names, by_index=class_names is not None) for y in labels]
     parts = [Split(ArrayImages(x), y) for x, y in zip(pixels, indices, strict=True)]
-    dataset = Dataset(name, names, parts[0], parts[1], channels=pixels[0].shape[1])
+    dataset = Dataset(NAME, names, parts[0], parts[1], channels=pixels[0].shape[1])
     check_dataset(dataset)
     return dataset
 
 
-def dataset_from_torch(train: Any, test: Any, class_names: Sequence[str] | None, name: str) -> Dataset:
+def dataset_from_torch(train: Any, test: Any, class_names: Sequence[str] | None) -> Dataset:
     """See `Dataset.from_torch`."""
     names = class_names if class_names is not None else getattr(train, "classes", None)
-    return dataset_from_arrays(_stack(train, "train"), _stack(test, "test"), names, name)
+    return dataset_from_arrays(_stack(train, "train"), _stack(test, "test"), names)
 
 
-def save_arrays(dataset: Dataset, folder: Path) -> None:
+def save_arrays(dataset: Dataset, folder: str | Path) -> None:
     """One file that `cscct run METHOD arrays --data-dir FOLDER` reads."""
+    folder = Path(folder)
     tensors = {}
     for part, split in (("train", dataset.train), ("test", dataset.test)):
         if not isinstance(split.images, ArrayImages):
@@ -52,6 +54,7 @@ def save_arrays(dataset: Dataset, folder: Path) -> None:
         tensors[f"{part}.images"] = split.images.pixels.contiguous()
         tensors[f"{part}.labels"] = torch.from_numpy(split.labels)
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / FILE).unlink(missing_ok=True)  # of a link, the link
     save_file(tensors, folder / FILE, {"class_names": json.dumps(dataset.class_names)})
 
 
@@ -70,11 +73,11 @@ def load_arrays(request: LoadRequest) -> Dataset:
             train, test = ((file.get_tensor(f"{p}.images"), file.get_tensor(f"{p}.labels")) for p in ("train", "test"))
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise UserError(f"{path} is not a dataset written by cscct ({error}).") from error
-    return dataset_from_arrays(train, test, names, "arrays")
+    return dataset_from_arrays(train, test, names)
 
 
 def _pixels(images: Any, what: str) -> Tensor:
-    tensor = images if isinstance(images, Tensor) else torch.from_numpy(np.ascontiguousarray(images))
+    tensor = images.cpu() if isinstance(images, Tensor) else torch.from_numpy(np.ascontiguousarray(images))
     if tensor.dtype != torch.uint8:
         raise UserError(
             f"{what} must hold whole numbers from 0 to 255 (uint8), not {str(tensor.dtype).removeprefix('torch.')}; "
@@ -96,10 +99,14 @@ def _shape(pixels: Tensor) -> str:
 
 
 def _plain(labels: Any) -> NDArray[Any]:
-    array = labels.numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    array = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    if array.dtype.kind == "O":  # numbers or names, as a list would hold them
+        array = np.asarray(array.tolist())
+    if array.dtype.kind == "S":
+        array = np.char.decode(array, "utf-8")
     if array.ndim != 1:
         raise UserError(f"Labels must be one for each image, a flat list, not an array of shape {array.shape}.")
-    if array.dtype.kind not in "iuUOS":
+    if array.dtype.kind not in "iuU":
         raise UserError(f"Labels must be whole numbers or names, not {array.dtype}.")
     return array
 
@@ -132,7 +139,7 @@ def _stack(dataset: Any, what: str) -> Part:
         if not isinstance(image, Tensor) and array.ndim == 3:
             array = array.transpose(2, 0, 1)  # a PIL image
         images.append(array[None] if array.ndim == 2 else array)
-        labels.append(int(label) if not isinstance(label, str) else label)
+        labels.append(label if isinstance(label, str) else operator.index(label))
     sizes = {image.shape for image in images}
     if len(sizes) != 1:
         raise UserError(
