@@ -21,7 +21,14 @@ from cscct.nets import BACKBONES
 from cscct.runs.folder import RunFolder
 
 SMALL = {"train.epochs": 2, "data.train_per_class": 24, "data.classes": 6, "B": 2, "C": 2, "runtime.threads": 1}
-SETS = ("train.epochs=2", "data.train_per_class=24", "data.classes=6", "protocol.base=2", "protocol.step=2")
+SETS = (
+    "train.epochs=2",
+    "data.train_per_class=24",
+    "data.classes=6",
+    "protocol.base=2",
+    "protocol.step=2",
+    "runtime.threads=1",
+)
 
 
 @pytest.fixture(scope="module")
