@@ -72,6 +72,9 @@ def carry_out(
     executor: Any
     context: Any = nullcontext()
     _check_data(plan, datasets)
+    in_memory = datasets.data_dir is None and any(run.settings.dataset in datasets.given for run in plan)
+    if in_memory and not options.in_this_process(plan):  # with a data_dir, they read it from there
+        raise UserError("A dataset in memory cannot be handed to other processes: use jobs=1 and a single device.")
     if options.in_this_process(plan):
         from .processes import InProcessExecutor
 
