@@ -120,7 +120,16 @@ def test_a_damaged_first_task_is_trained_again(tmp_path: Path) -> None:
     assert "trained again" in warnings[0]
 
 
-LINKED = [".lock", "metrics.jsonl", ".result.json.tmp", ".config.yaml.tmp", "checkpoints", "tasks", "result.json"]
+LINKED = [
+    ".lock",
+    ".lock-holder",
+    "metrics.jsonl",
+    ".result.json.tmp",
+    ".config.yaml.tmp",
+    "checkpoints",
+    "tasks",
+    "result.json",
+]
 
 
 @pytest.mark.parametrize("name", LINKED)

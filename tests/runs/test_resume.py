@@ -242,7 +242,7 @@ def test_two_processes_on_one_folder(tmp_path: Path) -> None:
     halfway(tmp_path / "run", settings)
     with files.locked(tmp_path / "run"), pytest.raises(UserError, match=f"worked on by process {os.getpid()} on"):
         go(tmp_path / "run", settings)
-    (tmp_path / "run" / files.LOCK).write_text("process 1 on a machine that lost power")  # a lock of the dead
+    (tmp_path / "run" / files.HOLDER).write_text("process 1 on a machine that lost power")  # a lock of the dead
     go(tmp_path / "run", settings)
 
 

@@ -26,7 +26,7 @@ from planning import QUICK, small_plan
 
 def pid_of(run: PlannedRun) -> int | None:
     """Who works on a run, once it has written a checkpoint."""
-    lock = run.folder.path / ".lock"
+    lock = run.folder.path / ".lock-holder"
     checkpoints = run.folder.path / "checkpoints"
     if not lock.is_file() or not checkpoints.is_dir() or not any(checkpoints.glob("*.json")):
         return None

@@ -37,7 +37,7 @@ def cluster(tmp_path: Path) -> Iterator[RayExecutor]:
 
 def worker_of(folder: Path) -> int | None:
     """Who holds a run's folder, once it has come as far as its second task."""
-    lock = folder / ".lock"
+    lock = folder / ".lock-holder"
     if not lock.is_file() or not (folder / "tasks" / "000.safetensors").is_file():
         return None
     return next((int(word) for word in lock.read_text().split() if word.isdigit()), None)

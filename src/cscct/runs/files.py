@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 UNUSABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.EEXIST)
 
-LOCK = ".lock"
+LOCK, HOLDER = ".lock", ".lock-holder"
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -119,30 +119,28 @@ def explain_os_errors(folder: Path) -> Iterator[None]:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """One process at a time. The lock is released when its owner ends, however that happens."""
-    path = folder / LOCK
+    path, holder = folder / LOCK, folder / HOLDER
     if path.is_symlink():
         raise UserError(f"{path} is a link; files of a run are not written through links: remove it.")
     try:
-        lock = FileLock(path, timeout=0)
-        with lock:
-            _sign(path)
-            yield
+        with FileLock(path, timeout=0):
+            with suppress(OSError):  # only for the message below; the lock itself may be emptied by who asks for it
+                write_text(holder, f"process {os.getpid()} on {socket.gethostname()}")
+            try:
+                yield
+            finally:
+                with suppress(OSError):
+                    holder.unlink(missing_ok=True)
     except Timeout as error:
         raise UserError(
             f"The run in {folder} is being worked on by {lock_holder(folder)}; wait for it or stop it."
         ) from error
 
 
-def _sign(path: Path) -> None:
-    """Who holds the lock, for the message that others get."""
-    with suppress(OSError, UserError), open_own(path, os.O_WRONLY | os.O_TRUNC) as file:
-        file.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
-
-
 def lock_holder(folder: Path) -> str:
-    """Who wrote its name into the lock; not every system lets others read it."""
+    """Who holds the lock of a run folder."""
     with suppress(OSError, UnicodeDecodeError):
-        return (folder / LOCK).read_text(encoding="utf-8").strip() or "another process"
+        return (folder / HOLDER).read_text(encoding="utf-8").strip() or "another process"
     return "another process"
 
 

@@ -15,7 +15,17 @@ from ..config.layers import with_new_names
 from ..errors import UserError
 from ..yamltext import Raw, read_config
 from .checkpoints import Checkpoints
-from .files import LOCK, append_line, load_tensors, own_folder, save_tensors, temporary_name, truncate, write_text
+from .files import (
+    HOLDER,
+    LOCK,
+    append_line,
+    load_tensors,
+    own_folder,
+    save_tensors,
+    temporary_name,
+    truncate,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -61,7 +71,8 @@ class RunFolder:
             return False
         if (self.path / CONFIG).is_file():
             return True
-        own = {LOCK, ORIGIN, MESSAGES, temporary_name(Path(CONFIG)).name, temporary_name(Path(ORIGIN)).name}
+        own = {LOCK, HOLDER, ORIGIN, MESSAGES}
+        own |= {temporary_name(Path(name)).name for name in (CONFIG, ORIGIN, HOLDER)}
         if any(path.name not in own for path in self.path.iterdir()):
             raise UserError(f"The folder {self.path} holds other files; choose another with --out.")
         return False
