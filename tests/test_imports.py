@@ -10,12 +10,12 @@ import cscct
 ROOT = Path(cscct.__file__).parent
 LAYERS = [
     {"errors", "lazy", "registry", "structs", "specs", "seeding"},
-    {"losses", "nets", "optim", "data", "memory", "metrics", "yamltext"},
+    {"losses", "nets", "optim", "data", "memory", "metrics", "predictors", "yamltext"},
     {"methods"},
     {"config", "plugins"},
     {"learn"},
     {"runs"},
-    {"studies"},
+    {"studies", "classifier"},
     {"analysis"},
     {"report"},
     {"paper"},

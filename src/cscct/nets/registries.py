@@ -35,6 +35,9 @@ BACKBONES: Registry[Builder] = Registry(
         "podnet-resnet": "cscct.nets.resnet:podnet_resnet",
         "lucir-resnet18": "cscct.nets.resnet:lucir_resnet18",
         "podnet-resnet18": "cscct.nets.resnet:podnet_resnet18",
+        "efficientnet-lite0": "cscct.nets.efficientnet:efficientnet_lite0",
+        "efficientnet-lite1": "cscct.nets.efficientnet:efficientnet_lite1",
+        "efficientnet-lite2": "cscct.nets.efficientnet:efficientnet_lite2",
     },
 )
 DEPTHS: dict[str, Depths] = {  # a backbone without an entry may have any depth
