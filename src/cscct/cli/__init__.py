@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from .. import __version__
 from ..errors import Interrupted, RunFailed, UserError
+from ..streams import output_error, protect_streams
 from . import catalogue, running, settings, studies
 from .options import print_help
 
@@ -49,8 +49,7 @@ def top(
 
 def main() -> None:
     """Exit 0 on success, 2 on a user's mistake, 1 when the work could not go on, 130 when stopped on request."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal without the sign ± gets a question mark
+    protect_streams()
     try:
         code = app(prog_name="cscct", standalone_mode=False)
     except UserError as error:
@@ -63,9 +62,6 @@ def main() -> None:
         code = _fail(
             "Stopped at once. What the last checkpoint holds is not lost: `cscct resume RUN_DIR` goes on.", 130
         )
-    except BrokenPipeError:  # the reader went away, as `head` does
-        sys.stderr.close()
-        code = 0
     except OSError as error:
         if error.filename is None:
             raise
@@ -74,6 +70,9 @@ def main() -> None:
         if not hasattr(error, "format_message"):
             raise
         code = _fail(error.format_message(), 2)  # a mistake in the words of the command itself
+    lost = output_error()
+    if lost is not None:
+        code = _fail(f"The output could not be written: {lost}.", code or 1)
     sys.exit(code if isinstance(code, int) else 0)
 
 
