@@ -11,7 +11,7 @@ from .. import __version__
 from ..errors import Interrupted, RunFailed, UserError
 from ..streams import output_error, protect_streams
 from . import catalogue, running, settings, studies
-from .options import print_help
+from .options import is_follower, print_help
 
 app = typer.Typer(
     help="Image classifiers that learn new classes, task after task, without forgetting the old ones.",
@@ -57,11 +57,11 @@ def main() -> None:
     except RunFailed as error:
         code = _fail(str(error), 1)
     except Interrupted as error:
-        code = _fail(str(error), 130, "")
+        code = 130
+        if not is_follower():  # of several processes of a run, one says so
+            print(error, file=sys.stderr)
     except (KeyboardInterrupt, typer.Abort):
-        code = _fail(
-            "Stopped at once. What the last checkpoint holds is not lost: `cscct resume RUN_DIR` goes on.", 130
-        )
+        code = 130
     except OSError as error:
         if error.filename is None:
             raise
@@ -76,6 +76,6 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _fail(sentence: str, code: int, kind: str = "error: ") -> int:
-    print(kind + sentence, file=sys.stderr)
+def _fail(sentence: str, code: int) -> int:
+    print(f"error: {sentence}", file=sys.stderr)
     return code

@@ -54,6 +54,7 @@ class CheckpointWriter:
             momentum = {f"momentum.{i}": one for i, one in enumerate(held) if one is not None}
             self._save(self.task, momentum, {"name": stage, "position": asdict(position), "buffers": len(held)})
         if stopping:
+            self.learner.group.broadcast(lambda: None)  # nobody ends before the checkpoint is written
             raise Interrupted(
                 f"Stopped after a checkpoint. Go on with: cscct resume {self.folder.path}{self._plugins()}"
             )
