@@ -24,13 +24,20 @@ def result(planned: PlannedRun, accuracy: float, tasks: int = 6) -> dict[str, An
     return {
         "status": "finished",
         "method": planned.settings.method,
+        "dataset": planned.settings.dataset,
         "headline": headline,
         "summary": {headline: summary, "other": dict.fromkeys(summary, 0.0)},
         "tasks": [
-            {"task": t, "classes": ["a"] * 4, "accuracy": {headline: accuracy - t}, "seconds": 1.0}
+            {
+                "task": t,
+                "classes": [f"{t}a", f"{t}b"],
+                "accuracy": {headline: accuracy - t},
+                "seconds": 1.0,
+            }
             for t in range(tasks)
         ],
         "task_sizes": [1] * tasks,
+        "matrix": {headline: [[accuracy] * (t + 1) for t in range(tasks)]},
         "seed": planned.settings.seed,
     }
 

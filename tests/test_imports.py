@@ -9,7 +9,7 @@ import cscct
 
 ROOT = Path(cscct.__file__).parent
 LAYERS = [
-    {"errors", "lazy", "registry", "structs", "specs", "seeding"},
+    {"errors", "lazy", "registry", "structs", "specs", "seeding", "streams"},
     {"losses", "nets", "optim", "data", "memory", "metrics", "predictors", "yamltext"},
     {"methods"},
     {"config", "plugins"},

@@ -12,6 +12,10 @@ class UserError(Exception):
     """The request cannot be carried out as given: exit 2, nothing written."""
 
 
+class DamagedRun(UserError):
+    """A file of a run folder does not hold what was written to it. In a study, the other runs go on."""
+
+
 class RunFailed(Exception):
     """The request was right but the work could not go on: exit 1, what was finished stays."""
 

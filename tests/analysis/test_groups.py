@@ -10,7 +10,7 @@ import pytest
 from cscct.analysis.groups import group_plan
 from cscct.errors import UserError
 from cscct.report import write_report
-from planning import small_plan
+from planning import QUICK, small_plan
 from synthetic import groups_in, make_run
 
 
@@ -73,8 +73,9 @@ def test_another_precision_makes_another_group(tmp_path: Path) -> None:
 
 def test_a_plan_has_groups_before_its_runs_are_finished(tmp_path: Path) -> None:
     plan = small_plan(tmp_path, "lucir", "podnet", seeds=(1, 2))
-    make_run(tmp_path / "podnet-seed2", "podnet", seed=2)
-    make_run(tmp_path / "podnet-seed1", "podnet", seed=1, done=2, status="running")
+    sets = (*QUICK, "protocol.base=4", "protocol.step=2")  # as in the plan
+    make_run(tmp_path / "podnet-seed2", "podnet", "digits", *sets, seed=2)
+    make_run(tmp_path / "podnet-seed1", "podnet", "digits", *sets, seed=1, done=2, status="running")
     groups = group_plan(plan)
     assert [(name, group.label, group.seeds) for name, group in groups.items()] == [
         ("lucir", "lucir", ()),

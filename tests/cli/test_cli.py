@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from cscct.cli.options import interruptible
+from cscct.cli.stopping import interruptible
 from cscct.errors import Interrupted
 from cscct.ui.progress import Display
 

@@ -117,7 +117,7 @@ def test_a_beginning_is_gone_on_with(
         with pytest.raises(KeyboardInterrupt):
             copied(dataset, tmp_path / "c")
     (folder,) = (tmp_path / "c").iterdir()
-    assert (folder / "index").stat().st_size == 2 * 3 * 8
+    assert (folder / "index").stat().st_size == 2 * cache.ROW_BYTES
     if damage == "pixels cut":
         os.truncate(folder / "pixels", (folder / "pixels").stat().st_size - 5)
     elif damage == "index cut":
@@ -127,9 +127,75 @@ def test_a_beginning_is_gone_on_with(
             file.write(b"x" * 100)
     elif damage == "empty rows":  # as a power cut may leave them
         with (folder / "index").open("ab") as file:
-            file.write(bytes(2 * 3 * 8))
+            file.write(bytes(2 * cache.ROW_BYTES))
     found = images(copied(dataset, tmp_path / "c"))
     assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+def change(path: Path, place: int, content: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(place)
+        file.write(content)
+
+
+def swap_height_and_width(folder: Path) -> None:
+    rows = np.fromfile(folder / "index", dtype=np.int64)
+    rows[1:3] = rows[[2, 1]]  # as many bytes: only the checksum tells
+    rows.tofile(folder / "index")
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "a pixel": lambda folder: change(folder / "pixels", 100, b"\0" * 30),
+    "the last pixel": lambda folder: change(folder / "pixels", (folder / "pixels").stat().st_size - 1, b"\x07"),
+    "a checksum": lambda folder: change(folder / "index", 24, b"\1\2\3\4"),
+    "height and width": swap_height_and_width,
+    "a height": lambda folder: change(folder / "index", cache.ROW_BYTES + 8, b"\x7f"),
+    "more rows": lambda folder: change(folder / "index", 4 * cache.ROW_BYTES, b"x" * 13),
+    "no pixels": lambda folder: (folder / "pixels").unlink(),
+    "index emptied": lambda folder: os.truncate(folder / "index", 0),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_copies_that_were_changed_on_disk_are_made_again(damage: str, dataset: Dataset, tmp_path: Path) -> None:
+    expected = images(copied(dataset, tmp_path / "c"))
+    (folder,) = (one for one in (tmp_path / "c").iterdir() if len(np.fromfile(one / "index", dtype=np.int64)) == 16)
+    content = {name: (folder / name).read_bytes() for name in ("pixels", "index")}
+    DAMAGE[damage](folder)
+    found = images(copied(dataset, tmp_path / "c"))
+    assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
+    assert (folder / "pixels").read_bytes() == content["pixels"]  # for good
+    assert (folder / "index").read_bytes()[: 4 * cache.ROW_BYTES] == content["index"]
+
+
+def test_a_changed_copy_in_a_closed_folder_is_not_used(
+    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies = copied(dataset, tmp_path / "c")
+    expected = images(copies)
+    for folder in (tmp_path / "c").iterdir():
+        change(folder / "pixels", 0, bytes(50))
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(cache, "_overwrite", refuse)
+    assert np.array_equal(images(copies)[0], expected[0])  # noticed when it is read, not only when the file is opened
+    assert isinstance(dataset.train.images, FileImages)
+    dataset.train.images.paths[0].unlink()
+    with pytest.raises(UserError, match=r"0\.jpg"):
+        images(copies)
+
+
+def test_a_picture_replaced_by_one_of_the_same_size_and_time_gets_a_new_copy(dataset: Dataset, tmp_path: Path) -> None:
+    assert isinstance(dataset.train.images, FileImages)
+    path, found = dataset.train.images.paths[0], []
+    for seed in (0, 99):
+        picture(60, 40, seed=seed).save(path)
+        os.truncate(path, 10_000)  # zeros behind the end of a JPEG mean nothing
+        os.utime(path, ns=(10**18, 10**18))
+        found.append(images(copied(dataset, tmp_path / "c"))[0])
+    assert not np.array_equal(*found)
 
 
 def test_two_at_once_make_one_set(dataset: Dataset, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from cscct.runs.checkpoints import Checkpoints
 from cscct.runs.files import weights_sha256, write_text
 from cscct.runs.first_tasks import FirstTaskCache, first_task_fingerprint
 from cscct.runs.folder import RunFolder
+from cscct.studies.plan import PlannedRun
+from exhibits import result
 
 SMALL = ("train.epochs=2", "data.train_per_class=20")
 
@@ -34,7 +36,7 @@ def test_states_of_a_folder(tmp_path: Path) -> None:
     assert folder.state(settings) == "free"
     folder.create(settings)
     assert folder.state(settings) == "unfinished"
-    folder.write_result({"status": "finished"})
+    folder.write_result(result(PlannedRun("lucir", settings, folder), 50.0))
     assert folder.state(settings) == "finished"
     with pytest.raises(UserError, match="another run"):
         folder.state(settings_for("lucir", "digits", "seed=2"))
@@ -157,7 +159,7 @@ def test_links_in_a_run_folder_lead_nowhere(name: str, tmp_path: Path) -> None:
     assert len(files) == (2 if outside.is_dir() else 1)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 20000])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 20000, b"{}", b'{"status": 1}'])
 def test_a_damaged_result_is_told(content: bytes, tmp_path: Path) -> None:
     settings = settings_for("lucir", "digits", *SMALL)
     folder = RunFolder(tmp_path / "run")

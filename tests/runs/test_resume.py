@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from conftest import Silent, run_command, settings_for, signal_plugin, without_timings
 from cscct.config import Settings
@@ -19,6 +20,7 @@ from cscct.errors import Interrupted, RunFailed, UserError
 from cscct.learn.dataset import load_dataset
 from cscct.learn.protocol import complete
 from cscct.runs import files
+from cscct.runs import folder as folder_module
 from cscct.runs.checkpoints import Checkpoints
 from cscct.runs.folder import RunFolder
 from cscct.runs.runner import execute
@@ -209,6 +211,43 @@ def test_damage_is_noticed_and_the_one_before_used(suffix: str, damage: str, tmp
     noticed = [warning for warning in listener.warnings if "damaged" in warning]
     assert len(noticed) == (0 if (damage, suffix) == ("missing", "json") else 1)
     same(tmp_path / "whole", tmp_path / "run")
+
+
+@pytest.mark.parametrize("content", [b"[]", b"null", b"{}", b"7", b"\xff\xfe", b"[" * 20000, b'{"sha256": "x"}'])
+def test_a_checkpoint_that_holds_something_else_is_passed_over(content: bytes, tmp_path: Path) -> None:
+    checkpoints, warnings = Checkpoints(tmp_path / "checkpoints"), list[str]()
+    for number in (1, 2):
+        checkpoints.save({"x": torch.zeros(2)}, {"number": number})
+    max(checkpoints.folder.glob("*.json")).write_bytes(content)
+    found = checkpoints.latest(warnings.append)
+    assert found is not None
+    assert found.state == {"number": 1}
+    assert ["checkpoint-000002.json is damaged" in warning for warning in warnings] == [True]
+
+
+@pytest.mark.parametrize(
+    "change", [{"exemplars": []}, {"task": None, "stage": {}}, {"settings": 3}, {"metrics_size": ""}]
+)
+def test_a_checkpoint_with_odd_values_is_refused_with_a_sentence(change: dict[str, Any], tmp_path: Path) -> None:
+    settings = small("lucir", EVERY_STEP)
+    checkpoints = halfway(tmp_path / "run", settings)
+    saved = checkpoints.latest(print)
+    assert saved is not None
+    checkpoints.save(saved.tensors, {**saved.state, **change})
+    with pytest.raises(UserError, match="does not fit"):
+        go(tmp_path / "run", settings)
+
+
+def test_another_patch_version_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = small("lucir", EVERY_STEP)
+    halfway(tmp_path / "run", settings)
+    major, minor, _ = folder_module.__version__.split(".")[:3]
+    monkeypatch.setattr(folder_module, "__version__", f"{major}.{minor}.77")
+    result, _ = go(tmp_path / "run", settings)
+    assert result["status"] == "finished"
+    monkeypatch.setattr(folder_module, "__version__", f"{major}.{int(minor) + 1}.0")
+    with pytest.raises(UserError, match="not continued"):
+        go(tmp_path / "run", settings)
 
 
 def test_with_all_checkpoints_damaged_it_starts_over(tmp_path: Path) -> None:

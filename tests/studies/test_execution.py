@@ -16,7 +16,7 @@ from cscct.errors import Interrupted, UserError
 from cscct.studies.datasets import DatasetCache
 from cscct.studies.execution import ExecutionOptions, carry_out
 from cscct.studies.grid import plan_comparison
-from cscct.studies.plan import PlannedRun, complete_plan
+from cscct.studies.plan import PlannedRun, complete_plan, summarize_plan
 from cscct.yamltext import parse_override
 from planning import QUICK
 
@@ -57,6 +57,19 @@ def test_a_comparison_in_this_process_on_a_dataset_in_memory(
     again = carry_out(runs, HERE, datasets, listener=listener)
     assert again.attempts == {}
     assert capsys.readouterr() == ("", "")  # printing is left to the caller
+
+
+def test_a_run_damaged_before_or_after_leaves_the_others_their_table(tmp_path: Path) -> None:
+    datasets = DatasetCache(None, print, given={"digits": in_memory()})
+    plan(tmp_path, datasets)[0].begin()
+    (tmp_path / "lucir-seed1" / "result.json").write_text("null")
+    runs = plan(tmp_path, datasets)
+    assert [state for _, state, _ in summarize_plan(runs, 1).runs] == ["damaged", "free", "free", "free"]
+    status = carry_out(runs, HERE, datasets)
+    assert status.failures() == [f"lucir-seed1: {runs[0].damage()}"]
+    (tmp_path / "lucir+cscct-seed1" / "config.yaml").write_text("[]")
+    table = results_table(list(group_plan(runs).values()), against_first=True)
+    assert [row.group.seeds for row in table.rows] == [(2,), (2,)]
 
 
 def test_a_dataset_in_memory_is_not_handed_to_processes(tmp_path: Path) -> None:

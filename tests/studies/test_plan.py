@@ -14,6 +14,7 @@ from cscct.errors import UserError
 from cscct.studies.datasets import DatasetCache
 from cscct.studies.grid import Study, plan_study
 from cscct.studies.plan import as_json, complete_plan, summarize_plan
+from exhibits import result
 from planning import QUICK, small_plan
 
 
@@ -52,7 +53,7 @@ def test_no_estimate_is_made_for_gpus(tmp_path: Path) -> None:
     assert summarize_plan(plan, 1).seconds is None
     assert summarize_plan(plan, 1).on_gpu
     plan[0].begin()
-    plan[0].folder.write_result({"status": "finished", "tasks": [{"seconds": 3.0}] * 4})
+    plan[0].folder.write_result(result(plan[0], 50.0))
     after = summarize_plan(plan, 1)  # what a run took there tells
     assert after.measured
     assert after.seconds is not None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -127,3 +129,26 @@ def test_a_workers_failure_is_a_sentence(tmp_path: Path) -> None:
     outcome = work_on_node(WorkOrder(str(run.folder.path), str(tmp_path / "first")))
     assert outcome.how == "failed"
     assert "cross_entropy became" in outcome.words
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    "form", ["127.0.0.1:{}", "ray://127.0.0.1:{}", "localhost:{}", "127.0.0.1:9{}", "ray://", "ray://x"]
+)
+@pytest.mark.parametrize("source", ["option", "environment"])
+def test_an_address_where_nobody_listens_is_refused_before_ray_tries(
+    form: str, source: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ray = SimpleNamespace(is_initialized=lambda: False, init=lambda **_: pytest.fail("Ray would try for minutes"))
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    address = form.format(free_port())
+    if source == "environment":
+        monkeypatch.setenv("RAY_ADDRESS", address)
+    options = ExecutionOptions(ray=True, ray_address=address if source == "option" else None)
+    with pytest.raises(UserError, match=re.escape(repr(address))):
+        RayExecutor(options, DatasetCache(None, print), FirstTaskCache(tmp_path))

@@ -12,6 +12,7 @@ from cscct.runs.files import locked
 from cscct.studies.plan import PlannedRun
 from cscct.studies.scheduler import Executor, Scheduler, StudyStatus
 from cscct.studies.worker import Outcome
+from exhibits import result
 from planning import small_plan
 
 POLLS = 9  # of a run before it ends
@@ -119,10 +120,38 @@ def test_a_run_waits_for_the_first_task_that_it_can_share(tmp_path: Path) -> Non
 def test_a_first_task_that_is_done_is_not_waited_for(tmp_path: Path) -> None:
     plan = small_plan(tmp_path, "lucir", "lucir+cscct", "icarl")
     plan[0].begin()
-    plan[0].folder.write_result({"status": "running", "tasks": [{}]})
+    plan[0].folder.write_result({**result(plan[0], 50.0, 1), "status": "running", "task_sizes": [9] * 4})
     place = Script(4)
     schedule(plan, place)
     assert place.most == 3
+
+
+DAMAGED = [b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 20000, b"cscct_version: 0.3.0", b"cscct_version: [1]"]
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "result.json"])
+@pytest.mark.parametrize("content", DAMAGED)
+def test_a_damaged_run_fails_alone(name: str, content: bytes, tmp_path: Path) -> None:
+    small_plan(tmp_path, "lucir", "podnet")[0].begin()
+    (tmp_path / "lucir-seed1" / name).write_bytes(content)
+    plan = small_plan(tmp_path, "lucir", "podnet")
+    place, changes = Script(2), list[str | None]()
+    status = schedule(plan, place, watch=lambda _, changed: changes.append(changed))
+    assert place.started == ["podnet-seed1"]
+    assert status.states == {"lucir-seed1": "failed", "podnet-seed1": "finished"}
+    assert "lucir-seed1" in changes  # it is shown
+    with pytest.raises(UserError, match=f"1 of 2 runs failed.*lucir-seed1/{name}"):
+        status.raise_for_failures()
+
+
+def test_a_config_cut_short_is_damaged_and_not_another_run(tmp_path: Path) -> None:
+    small_plan(tmp_path, "lucir")[0].begin()
+    path = tmp_path / "lucir-seed1" / "config.yaml"
+    whole = path.read_bytes()
+    for size in range(0, len(whole) - 2, 37):
+        path.write_bytes(whole[:size])
+        (run,) = small_plan(tmp_path, "lucir")
+        assert "config.yaml" in (run.damage() or "")
 
 
 def test_a_stop_is_passed_on(tmp_path: Path) -> None:
@@ -159,7 +188,7 @@ def test_a_run_that_another_process_works_on_is_waited_for(tmp_path: Path) -> No
         if changed == plan[0].name and status.states[changed] == "held":
             held.append(status.words[changed])
         if held and status.states["podnet-seed1"] == "finished" and (plan[0].folder.path / ".lock").exists():
-            plan[0].folder.write_result({"status": "finished", "tasks": []})
+            plan[0].folder.write_result(result(plan[0], 50.0))
             hold.__exit__(None, None, None)
 
     status = schedule(plan, place, watch=watch)

@@ -9,7 +9,8 @@ from rich.console import Console
 
 from cscct.runs.folder import RunFolder
 from cscct.studies.scheduler import StudyStatus
-from cscct.ui.runs_table import RunsTable
+from cscct.ui.runs_table import RunsTable, run_progress
+from exhibits import result
 from planning import small_plan
 
 
@@ -32,3 +33,14 @@ def test_a_held_run_says_who_holds_it(tmp_path: Path) -> None:
     table.say = said.append  # type: ignore[method-assign]
     table(StudyStatus({plan[0].name: "held"}, words={plan[0].name: "Process 7 works on it."}), plan[0].name)
     assert "lucir-seed1 has to wait. Process 7 works on it." in said[0]
+
+
+def test_damaged_files_of_a_run_cost_no_table(tmp_path: Path) -> None:
+    (run,) = small_plan(tmp_path, "lucir")
+    run.begin()
+    run.folder.write_result({**result(run, 50.0, 1), "status": "running", "task_sizes": [9] * 4})
+    for line in ("{", "{}", '{"task": [], "stage": 1, "epoch": 2}', "[" * 20000):
+        (run.folder.path / "metrics.jsonl").write_text(line + "\n")
+        assert run_progress(run).where == "task 2/4"
+    (run.folder.path / "result.json").write_text("[]")
+    assert run_progress(run).where == "starting"

@@ -93,8 +93,8 @@ def group_plan(plan: Sequence[PlannedRun]) -> dict[str, Group]:
     for planned in plan:
         settings = planned.settings.dump()
         _, runs = found.setdefault(planned.group, (settings, {}))
-        result = planned.folder.result()
-        if result.get("status") == "finished":
+        result = planned.result()
+        if result.get("status") == "finished" and planned.damage() is None:
             runs[planned.settings.seed] = Run(planned.folder.path, settings, result)
     groups = _labelled([(settings, list(runs.values())) for settings, runs in found.values()])
     return dict(zip(found, groups, strict=True))

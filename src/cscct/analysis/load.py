@@ -14,10 +14,9 @@ from safetensors import SafetensorError
 
 from ..config import Settings
 from ..config.layers import merge, with_new_names
-from ..errors import UserError
+from ..errors import DamagedRun, UserError
 from ..methods import split_method
-from ..metrics import Summary, cumulative
-from ..runs.folder import CONFIG, METRICS, RESULT, RunFolder
+from ..runs.folder import CONFIG, METRICS, RunFolder
 from ..yamltext import Raw, read_config
 from .settings import effective
 
@@ -174,15 +173,11 @@ def read_run(path: Path) -> Run:
     """The run in a folder; one whose files do not fit together is refused."""
     folder = RunFolder(path)
     settings = stored_settings(path)
-    file = path / RESULT
     try:
         result = folder.result()
-        run = Run(path, settings, result or {"tasks": []})
-        if run.sizes:
-            _check(run)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{file} is damaged: it does not hold the result of a run. Leave {path} out.") from error
-    return run
+    except DamagedRun as error:
+        raise UserError(f"{error} To report the others, leave {path} out.") from error
+    return Run(path, settings, result or {"tasks": []})
 
 
 def stored_settings(path: Path) -> Raw:
@@ -191,16 +186,3 @@ def stored_settings(path: Path) -> Raw:
     Nothing is looked up or validated, so runs of a plugin and of another version are read without it.
     """
     return merge(Settings(method="", dataset="").dump(), with_new_names(read_config(path / CONFIG)))
-
-
-def _check(run: Run) -> None:
-    """Everything that is read later, read once; what is not as it should be raises."""
-    tasks = len(run.sizes)
-    cumulative(run.matrix, run.result["task_sizes"])  # shapes and sizes
-    if not len(run.matrix) == len(run.curve) == tasks <= run.planned or not all(run.sizes):
-        raise ValueError("tasks and accuracies do not fit together")
-    if len(set(run.classes)) != len(run.classes):
-        raise ValueError("a class name stands twice")
-    if not all(isinstance(run.summary[name], float | int | None) for name in Summary.__annotations__):
-        raise ValueError("the summary holds something that is not a number")
-    _ = run.method, run.seed, run.finished

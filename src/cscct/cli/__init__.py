@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from typing import Annotated
 
@@ -10,8 +9,9 @@ import typer
 
 from .. import __version__
 from ..errors import Interrupted, RunFailed, UserError
+from ..streams import output_error, protect_streams
 from . import catalogue, running, settings, studies
-from .options import print_help
+from .options import is_follower, print_help
 
 app = typer.Typer(
     help="Image classifiers that learn new classes, task after task, without forgetting the old ones.",
@@ -49,8 +49,7 @@ def top(
 
 def main() -> None:
     """Exit 0 on success, 2 on a user's mistake, 1 when the work could not go on, 130 when stopped on request."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal without the sign ± gets a question mark
+    protect_streams()
     try:
         code = app(prog_name="cscct", standalone_mode=False)
     except UserError as error:
@@ -58,14 +57,11 @@ def main() -> None:
     except RunFailed as error:
         code = _fail(str(error), 1)
     except Interrupted as error:
-        code = _fail(str(error), 130, "")
+        code = 130
+        if not is_follower():  # of several processes of a run, one says so
+            print(error, file=sys.stderr)
     except (KeyboardInterrupt, typer.Abort):
-        code = _fail(
-            "Stopped at once. What the last checkpoint holds is not lost: `cscct resume RUN_DIR` goes on.", 130
-        )
-    except BrokenPipeError:  # the reader went away, as `head` does
-        sys.stderr.close()
-        code = 0
+        code = 130
     except OSError as error:
         if error.filename is None:
             raise
@@ -74,9 +70,12 @@ def main() -> None:
         if not hasattr(error, "format_message"):
             raise
         code = _fail(error.format_message(), 2)  # a mistake in the words of the command itself
+    lost = output_error()
+    if lost is not None:
+        code = _fail(f"The output could not be written: {lost}.", code or 1)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _fail(sentence: str, code: int, kind: str = "error: ") -> int:
-    print(kind + sentence, file=sys.stderr)
+def _fail(sentence: str, code: int) -> int:
+    print(f"error: {sentence}", file=sys.stderr)
     return code

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import Interrupted, UserError
+from ..errors import UserError
 from . import completion
 
 if TYPE_CHECKING:
     from ..config import Settings
-    from ..data.registry import Progress
     from ..ui.progress import Display, Mode
 
 MethodName = Annotated[
@@ -205,34 +201,3 @@ def open_display(quiet: bool, as_json: bool, runs: int = 1) -> Display:
     from ..ui.progress import Display
 
     return Display(mode(quiet, as_json), runs)
-
-
-@contextmanager
-def stop_on_request(say: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
-    """Ctrl-C or SIGTERM asks for a stop at the next step; a second Ctrl-C does not wait for it."""
-    asked: list[int] = []
-
-    def hear(number: int, _: object) -> None:
-        if asked and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        if not asked:
-            say("Stopping after this step, with a checkpoint (Ctrl-C again: at once, without) ...")
-        asked.append(number)
-
-    before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: bool(asked)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def interruptible(stop: Callable[[], bool], progress: Progress) -> Progress:
-    """Progress of reading data, which is broken off when a stop is asked for."""
-
-    def go_on(what: str, done: int, total: int) -> None:
-        if stop():
-            raise Interrupted(f"Stopped while {what}, before any training. Give the same command again.")
-        progress(what, done, total)
-
-    return go_on

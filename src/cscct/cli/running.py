@@ -34,12 +34,11 @@ from .options import (
     StepSize,
     Threads,
     flag_layers,
-    interruptible,
     is_follower,
     open_display,
     resolve_settings,
-    stop_on_request,
 )
+from .stopping import interruptible, stop_on_request
 
 if TYPE_CHECKING:
     from ..api import Run

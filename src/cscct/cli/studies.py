@@ -24,13 +24,12 @@ from .options import (
     StepSize,
     Threads,
     flag_layers,
-    interruptible,
     mode,
     open_display,
     parse_seeds,
-    stop_on_request,
     warn,
 )
+from .stopping import interruptible, stop_on_request
 
 if TYPE_CHECKING:
     from ..analysis.tables import ResultsTable

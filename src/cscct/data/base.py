@@ -96,11 +96,11 @@ class Dataset:
             else:
                 for path in split.images.paths:
                     digest.update(f"{path.parent.name}/{path.name} {path.stat().st_size}\n".encode())
-                    digest.update(_ends(path))
+                    digest.update(first_and_last_bytes(path))
         return digest.hexdigest()
 
 
-def _ends(path: Path, length: int = 4096) -> bytes:
+def first_and_last_bytes(path: Path, length: int = 4096) -> bytes:
     """The first and last bytes of a file: another picture differs there, and reading all of a large set takes long."""
     with path.open("rb") as file:
         first = file.read(length)

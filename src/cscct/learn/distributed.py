@@ -7,6 +7,9 @@ cut into consecutive shards by its size alone, so every process knows the shard 
 from __future__ import annotations
 
 import logging
+import os
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 T = TypeVar("T")
+PARENT_SECONDS = 5.0  # in which a process has to end by itself when the one that started it is gone
 
 
 def shard_sizes(count: int, size: int) -> list[int]:
@@ -220,12 +224,22 @@ def launch(devices: int, nodes: int, accelerator: str, minutes: float = 30.0) ->
     from lightning_fabric import Fabric
     from lightning_fabric.strategies.ddp import DDPStrategy
 
+    if os.environ.get("LOCAL_RANK", "0") != "0":
+        threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # cscct reports the number of processes itself
     backend = "nccl" if accelerator == "cuda" else "gloo"
     strategy = DDPStrategy(process_group_backend=backend, timeout=timedelta(minutes=minutes))
     fabric = Fabric(accelerator=accelerator, devices=devices, num_nodes=nodes, strategy=strategy)
     fabric.launch()
     return DistributedGroup(fabric)
+
+
+def _end_with_parent(parent: int) -> None:
+    """A process that waits for others hears nothing, and would wait for one that is gone for as long as `minutes`."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    time.sleep(PARENT_SECONDS)
+    os._exit(1)
 
 
 SIGNS = ("connection closed by peer", "connection reset", "gloo", "nccl", "broken pipe", "timed out")

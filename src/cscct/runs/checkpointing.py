@@ -54,6 +54,7 @@ class CheckpointWriter:
             momentum = {f"momentum.{i}": one for i, one in enumerate(held) if one is not None}
             self._save(self.task, momentum, {"name": stage, "position": asdict(position), "buffers": len(held)})
         if stopping:
+            self.learner.group.broadcast(lambda: None)  # nobody ends before the checkpoint is written
             raise Interrupted(
                 f"Stopped after a checkpoint. Go on with: cscct resume {self.folder.path}{self._plugins()}"
             )
@@ -85,7 +86,15 @@ class CheckpointWriter:
 
     def restore(self, saved: Checkpoint) -> tuple[int, Resume | None]:
         """The task to go on with, and the position within it."""
-        tensors, state = saved
+        try:
+            return self._restore(*saved)
+        except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
+            raise UserError(
+                f"The checkpoint in {self.folder.path} does not fit the network that its settings describe: start a "
+                "new run in another folder (--out)."
+            ) from error
+
+    def _restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> tuple[int, Resume | None]:
         if state["data"] != self.record.data:
             raise UserError(changed_data(self.folder))
         changed = differences(state["settings"], identity(self.record.settings))
@@ -96,13 +105,7 @@ class CheckpointWriter:
             )
         if self.folder.metrics_size() < state["metrics_size"]:
             self.warn(f"Some epochs are missing at the end of {self.folder.path / METRICS}; figures will lack them.")
-        try:
-            self.learner.restore(tensors, {int(label): ranked for label, ranked in state["exemplars"].items()})
-        except (RuntimeError, KeyError) as error:
-            raise UserError(
-                f"The checkpoint in {self.folder.path} does not fit the network that its settings describe: start a "
-                "new run in another folder (--out)."
-            ) from error
+        self.learner.restore(tensors, {int(label): ranked for label, ranked in state["exemplars"].items()})
         self.record.tasks, self.record.matrix = state["tasks"], state["matrix"]
         self.folder.cut_metrics(state["metrics_size"])
         stage = state["stage"]

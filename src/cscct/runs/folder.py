@@ -12,7 +12,7 @@ import yaml
 from .. import __version__
 from ..config import Settings, resolve
 from ..config.layers import with_new_names
-from ..errors import UserError
+from ..errors import DamagedRun, UserError
 from ..yamltext import Raw, read_config
 from .checkpoints import Checkpoints
 from .files import (
@@ -26,6 +26,7 @@ from .files import (
     truncate,
     write_text,
 )
+from .stored import check_result
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,13 +48,25 @@ class RunFolder:
         """What `config.yaml` holds, with settings of older versions under their present names."""
         if not (self.path / CONFIG).is_file():
             raise UserError(f"{self.path} holds no run: there is no {CONFIG} in it.")
-        return with_new_names(read_config(self.path / CONFIG))
+        try:
+            raw = with_new_names(read_config(self.path / CONFIG))
+        except UserError as error:
+            raise DamagedRun(f"The run in {self.path} is damaged. {error}") from error
+        if not isinstance(raw.get("cscct_version"), str):
+            raise DamagedRun(
+                f"{self.path / CONFIG} is damaged: it does not say which version of cscct made it. Delete the folder "
+                f"{self.path}, or choose another with --out."
+            )
+        return raw
 
     def settings(self) -> Settings:
         """Those that the run was started with, for a run that this version can continue."""
         raw = self.config()
         self._check_version(raw)
-        return resolve(config=raw)
+        try:
+            return resolve(config=raw)
+        except UserError as error:
+            raise DamagedRun(f"The settings in {self.path / CONFIG} cannot be used: {error}") from error
 
     def _check_version(self, raw: Raw) -> None:
         made_by = str(raw.get("cscct_version"))
@@ -84,6 +97,12 @@ class RunFolder:
             return "free"
         there, wanted = self.config(), settings.dump()
         self._check_version(there)
+        missing = [key for key in wanted if key not in there]
+        if missing:
+            raise DamagedRun(
+                f"{self.path / CONFIG} is damaged: it lacks {missing[0]}. Delete the folder {self.path}, or choose "
+                "another with --out."
+            )
         differing = differences(there, wanted)
         if differing:
             more = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
@@ -129,11 +148,12 @@ class RunFolder:
         if not path.is_file():
             return {}
         try:
-            loaded = json.loads(path.read_text(encoding="utf-8"))
+            loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            check_result(loaded)
         except (OSError, ValueError, RecursionError) as error:
-            raise UserError(f"{path} is damaged ({error}): delete it, and the run starts anew.") from error
-        if not isinstance(loaded, dict):
-            raise UserError(f"{path} is damaged: it does not hold the result of a run. Delete it to start anew.")
+            raise DamagedRun(
+                f"{path} is damaged ({error}): delete it, and the run goes on from its last checkpoint, or starts anew."
+            ) from error
         return loaded
 
     def metrics_size(self) -> int:

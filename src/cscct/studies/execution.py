@@ -98,7 +98,7 @@ def _check_data(plan: Sequence[PlannedRun], datasets: DatasetCache) -> None:
     """Finished runs are refused if they were made with other data. Image files are not read for this, nor is data that
     is not there any more."""
     for run in plan:
-        stored = run.folder.result().get("data_sha256")
+        stored = run.result().get("data_sha256")
         if stored is None or run.state() != "finished":
             continue
         with suppress(UserError):

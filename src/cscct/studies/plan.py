@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from ..config import RuntimeSpec, Settings
+from ..errors import DamagedRun
 from ..learn.protocol import with_protocol
 from ..runs.first_tasks import first_task_fingerprint
 from ..runs.folder import RunFolder, State
 from .datasets import DatasetCache
 from .estimate import START_SECONDS, measured_ratio, seconds
+
+PlanState = State | Literal["damaged"]
 
 
 @dataclass(frozen=True)
@@ -33,13 +36,30 @@ class PlannedRun:
         are the same for all of them."""
         return first_task_fingerprint(self.settings.model_copy(update={"runtime": RuntimeSpec()}), "")
 
-    def state(self) -> State:
+    def state(self) -> PlanState:
         """How far it is; a folder that holds another run is an error. Other threads do not make another run."""
-        return self.folder.state(self.settings)
+        return "damaged" if self.damage() else self.folder.state(self.settings)
+
+    def damage(self) -> str | None:
+        """A sentence about a file of its folder that cannot be used, if there is one."""
+        try:
+            if self.folder.state(self.settings) != "free":
+                self.folder.settings()
+            self.folder.result()
+        except DamagedRun as error:
+            return str(error)
+        return None
+
+    def result(self) -> dict[str, Any]:
+        """The result so far; empty where there is none that can be read."""
+        try:
+            return self.folder.result()
+        except DamagedRun:
+            return {}
 
     def has_first_task(self) -> bool:
         """Whether its first task is done."""
-        return bool(self.folder.result().get("tasks"))
+        return bool(self.result().get("tasks"))
 
     def begin(self) -> None:
         """Makes the folder, with the config in it, where there is none yet."""
@@ -48,7 +68,7 @@ class PlannedRun:
 
     def as_begun(self) -> PlannedRun:
         """The run as an earlier process began it: its threads and device stay."""
-        return self if self.state() == "free" else replace(self, settings=self.folder.settings())
+        return self if self.state() in ("free", "damaged") else replace(self, settings=self.folder.settings())
 
 
 def complete_plan(plan: Sequence[PlannedRun], datasets: DatasetCache, threads: int) -> list[PlannedRun]:
@@ -68,7 +88,7 @@ def complete_plan(plan: Sequence[PlannedRun], datasets: DatasetCache, threads: i
 class PlanSummary:
     """What a plan comes to."""
 
-    runs: tuple[tuple[PlannedRun, State, float | None], ...]  # with the seconds still to go, where that can be told
+    runs: tuple[tuple[PlannedRun, PlanState, float | None], ...]  # with the seconds still to go, where that can be told
     first_tasks: int  # to be trained
     shared: int  # runs that take one from another
     processes: int
@@ -80,23 +100,21 @@ class PlanSummary:
         left = [seconds for _, _, seconds in self.runs]
         return None if None in left else sum(one for one in left if one) / self.processes
 
-    def count(self, state: State) -> int:
+    def count(self, state: PlanState) -> int:
         return sum(one == state for _, one, _ in self.runs)
 
 
 def summarize_plan(plan: Sequence[PlannedRun], processes: int) -> PlanSummary:
     """Finished runs take no time, and of runs with the same first task only one trains it."""
     states = [run.state() for run in plan]
-    finished = [
-        (run.settings, run.folder.result()) for run, state in zip(plan, states, strict=True) if state == "finished"
-    ]
+    finished = [(run.settings, run.result()) for run, state in zip(plan, states, strict=True) if state == "finished"]
     ratio = measured_ratio(finished)
     ready = {run.first_task for run in plan if run.has_first_task()}
     train = shared = 0
-    runs: list[tuple[PlannedRun, State, float | None]] = []
+    runs: list[tuple[PlannedRun, PlanState, float | None]] = []
     for run, state in zip(plan, states, strict=True):
         left: float | None = 0.0
-        if state != "finished":
+        if state not in ("finished", "damaged"):
             left = _seconds_left(run, ratio, run.first_task in ready)
             shared += run.first_task in ready
             train += run.first_task not in ready

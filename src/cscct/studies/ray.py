@@ -7,6 +7,8 @@ that dies is noticed and started again by the same rules as a process of this ma
 from __future__ import annotations
 
 import logging
+import os
+import socket
 from typing import Any
 
 from ..config import Settings
@@ -19,6 +21,7 @@ from .scheduler import RunHandle
 from .worker import Outcome, WorkOrder, stop_on_signals, work
 
 STOP_SECONDS = 60.0  # in which a run that is asked to stop has to write its checkpoint
+CONNECT_SECONDS = 3.0  # in which the head of a cluster has to answer
 
 
 class RayExecutor:
@@ -30,11 +33,12 @@ class RayExecutor:
         except ImportError as error:
             raise UserError("Sweeps on a Ray cluster need Ray: pip install 'cscct[ray]'.") from error
         self.ray, self.options, self.datasets, self.first_tasks = ray, options, datasets, first_tasks
-        address = options.ray_address
+        address = options.ray_address or os.environ.get("RAY_ADDRESS")
         if not ray.is_initialized():
+            _check_reachable(address)
             try:
                 ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-            except (ConnectionError, ValueError) as error:
+            except (ConnectionError, ValueError, RuntimeError) as error:
                 raise UserError(f"There is no Ray cluster at {address!r}: {str(error).splitlines()[0]}") from error
         self.slots = options.jobs or max(1, int(ray.cluster_resources().get("CPU", 1)))
         self.has_gpus = ray.cluster_resources().get("GPU", 0) > 0
@@ -64,6 +68,22 @@ class RayExecutor:
         )
         remote = self.ray.remote(num_cpus=max(1, runtime.threads), num_gpus=self.gpus(run.settings), max_retries=0)
         return _Task(self.ray, remote(work_on_node).remote(order))
+
+
+def _check_reachable(address: str | None) -> None:
+    """Refuses an address HOST:PORT where nobody listens: Ray itself would try for minutes before it says so."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if address and address.startswith("ray://") and not (host and port.isdecimal()):
+        raise UserError(f"{address!r} is not the address of a Ray cluster: give ray://HOST:PORT.")
+    if not host or not port.isdecimal():  # none, `auto` or `local`; what is none of these, Ray refuses at once
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise UserError(
+            f"There is no Ray cluster at {address!r} ({error}). Give the HOST:PORT that `ray start --head` shows, or "
+            "leave out --ray-address and RAY_ADDRESS for a cluster on this machine alone."
+        ) from error
 
 
 class _Task:

@@ -130,6 +130,11 @@ class Scheduler:
 
     def _start(self, run: PlannedRun) -> None:
         del self.waiting[run.name]
+        damage = run.damage()
+        if damage is not None:
+            self.status.refused.add(run.name)
+            self._change(run.name, "failed", damage)
+            return
         if run.state() == "finished":  # the process that held it has done it all
             self._change(run.name, "finished")
             return

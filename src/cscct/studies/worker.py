@@ -22,6 +22,7 @@ from ..runs.first_tasks import FirstTaskCache
 from ..runs.folder import RunFolder
 from ..runs.listeners import Listener
 from ..runs.runner import execute
+from ..streams import protect_streams
 from .datasets import DatasetCache
 
 EXIT_CODES = {"finished": 0, "failed": 1, "refused": 2, "stopped": 130}
@@ -93,6 +94,7 @@ def stop_on_signals() -> Callable[[], bool]:
 
 def main(order: str) -> int:
     """Warnings and the reason of a failure go to the error stream, a line each."""
+    protect_streams()
     parent, asked = os.getppid(), stop_on_signals()
 
     def warn(sentence: str) -> None:

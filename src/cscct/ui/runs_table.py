@@ -34,7 +34,7 @@ class RunProgress(NamedTuple):
 
 def run_progress(run: PlannedRun) -> RunProgress:
     """How far a run is, from its files."""
-    result = run.folder.result()
+    result = run.result()
     done, total = len(result.get("tasks", ())), len(result.get("task_sizes", ()))
     accuracy = result["tasks"][-1]["accuracy"][result["headline"]] if done else None
     epoch = last_epoch(run.folder.path / METRICS)
@@ -50,14 +50,17 @@ def run_progress(run: PlannedRun) -> RunProgress:
 
 
 def last_epoch(path: Path) -> Mapping[str, Any] | None:
-    """The last whole line, without reading the rest."""
+    """The last whole line, without reading the rest; nothing where it cannot be read."""
     if not path.is_file():
         return None
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - 4096))
         lines = [line for line in file.read().split(b"\n")[:-1] if line.startswith(b"{")]
-    found: Mapping[str, Any] | None = json.loads(lines[-1]) if lines else None
-    return found
+    try:
+        found = json.loads(lines[-1])
+        return {"task": int(found["task"]), "stage": str(found["stage"]), "epoch": int(found["epoch"])}
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return None
 
 
 class RunsTable(Terminal):

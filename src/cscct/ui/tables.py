@@ -129,7 +129,8 @@ def print_plan(plan: PlanSummary, title: str) -> None:
         counts = (str(states.count(state) or "") for state in ("finished", "unfinished", "free"))
         table.add_row(group, seeds, *counts, time)
     _console().print(table)
-    print(f"{len(plan.runs)} runs: {plan.count('finished')} finished, {plan.count('unfinished')} begun.")
+    damaged = f", {plan.count('damaged')} damaged" if plan.count("damaged") else ""
+    print(f"{len(plan.runs)} runs: {plan.count('finished')} finished, {plan.count('unfinished')} begun{damaged}.")
     print(f"{plan.first_tasks} first tasks are to be trained; {plan.shared} runs take theirs from another run.")
     if plan.seconds is None and plan.on_gpu:
         print("How long it takes is not known: no estimate is made for GPUs before a run has finished.")
