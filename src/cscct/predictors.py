@@ -9,7 +9,7 @@ at a time, in closed form; see `lda` and `ridge`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -59,6 +59,17 @@ class ClassStatistics:
         scatter = torch.cat([self.centred, shift, wide - mean])
         return ClassStatistics(count, total, directions, torch.linalg.qr(scatter, mode="r").R.float())
 
+    def tensors(self) -> dict[str, Tensor]:
+        """All of it as tensors, for files."""
+        fields = {"total": self.total, "directions": self.directions, "rows": self.rows}
+        return {"count": torch.tensor(self.count), **fields}
+
+    @staticmethod
+    def from_tensors(tensors: Mapping[str, Tensor]) -> ClassStatistics:
+        """The inverse of `tensors`."""
+        total, directions, rows = (tensors[name] for name in ("total", "directions", "rows"))
+        return ClassStatistics(int(tensors["count"]), total, directions, rows)
+
     @property
     def samples(self) -> Tensor | None:
         """The features one by one, as long as they are kept."""
@@ -89,7 +100,18 @@ class LinearPredictor:
         features = F.normalize(features, dim=1) if self.unit else features
         return features @ self.weight.T + self.bias
 
+    def tensors(self) -> dict[str, Tensor]:
+        """Weight, bias and temperature, for files; the features' norm is not among them."""
+        temperature = torch.tensor(self.temperature, dtype=torch.float64)
+        return {"weight": self.weight, "bias": self.bias, "temperature": temperature}
+
+    @staticmethod
+    def from_tensors(tensors: Mapping[str, Tensor]) -> LinearPredictor:
+        """The inverse of `tensors`, for predictors on features as they are."""
+        return LinearPredictor(tensors["weight"], tensors["bias"], float(tensors["temperature"]))
+
     def probabilities(self, features: Tensor) -> Tensor:
+        """(k, classes); rows sum to 1."""
         return (self.scores(features) / self.temperature).softmax(dim=1)
 
 

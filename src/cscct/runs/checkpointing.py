@@ -54,9 +54,10 @@ class CheckpointWriter:
             momentum = {f"momentum.{i}": one for i, one in enumerate(held) if one is not None}
             self._save(self.task, momentum, {"name": stage, "position": asdict(position), "buffers": len(held)})
         if stopping:
-            raise Interrupted(
-                f"Stopped after a checkpoint. Go on with: cscct resume {self.folder.path}{self._plugins()}"
-            )
+            raise self._interrupted()
+
+    def _interrupted(self) -> Interrupted:
+        return Interrupted(f"Stopped after a checkpoint. Go on with: cscct resume {self.folder.path}{self._plugins()}")
 
     def _plugins(self) -> str:
         """Plugins are never loaded because a run folder names them: the user gives them again."""
@@ -67,6 +68,8 @@ class CheckpointWriter:
         self.started = time.perf_counter()
         if task.index + 1 < len(self.learner.stream.tasks):
             self._save(task.index + 1, {}, None)
+            if self.learner.group.any(self.stop()):
+                raise self._interrupted()
 
     def _save(self, task: int, momentum: Mapping[str, Tensor], stage: Mapping[str, Any] | None) -> None:
         state = {

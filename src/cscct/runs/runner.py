@@ -139,7 +139,7 @@ class _Execution:
             if sentence is None or isinstance(error, RunFailed):
                 raise
             raise RunFailed(sentence) from error
-        self.folder.save_model({**learner.network.state_dict(), "class_means": learner.means}, self._metadata(record))
+        self.folder.save_model(model_tensors(learner), self._metadata(record))
         result = record.write("finished", weights_sha256=weights_sha256(learner.network.state_dict()))
         self.folder.clear_checkpoints()
         self.group.broadcast(lambda: None)  # nobody goes on before everything is written
@@ -181,6 +181,14 @@ class _Execution:
 
 def _explain(error: Exception) -> str | None:
     return explain_torch_error(error) or explain_plugin_error(error)
+
+
+def model_tensors(learner: Learner) -> dict[str, Tensor]:
+    """What predicts: the network, and the predictors on its features."""
+    found = {**learner.network.state_dict(), "class_means": learner.means}
+    for name, predictor in learner.linear.items():
+        found |= {f"{name}.{key}": tensor for key, tensor in predictor.tensors().items()}
+    return found
 
 
 def findings(learner: Learner, task: Task, evaluation: Evaluation) -> dict[str, Tensor]:
