@@ -79,6 +79,18 @@ def test_stopped_after_every_task_it_ends_as_if_nothing_had_happened(whole: Path
         assert all(torch.equal(tensor, expected[name]) for name, tensor in found.items())
 
 
+def test_nothing_is_shared_with_other_runs(tmp_path: Path) -> None:
+    listener = Silent()
+    results = [
+        run_quietly(tmp_path / method, method, *FEW, first_tasks=tmp_path / "first-tasks", listener=listener)
+        for method in ("lda", "ridge")
+    ]
+    assert results[0]["first_task"] != results[1]["first_task"]
+    assert results[0]["summary"] == results[1]["summary"]
+    assert listener.skipped_images == 0
+    assert not (tmp_path / "first-tasks").exists()
+
+
 def test_its_model_predicts_by_it(whole: Path) -> None:
     model = cscct.load(whole)
     assert model.prediction == "lda"

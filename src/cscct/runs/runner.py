@@ -150,7 +150,7 @@ class _Execution:
         """One task: learned, evaluated, recorded."""
         learner, record = writer.learner, writer.record
         writer.begin(task)
-        shared = self.first_tasks if task.is_first else None
+        shared = self.first_tasks if task.is_first and self.settings.network.trained else None
         ready = None
         if shared is not None and resume is None:
             ready = self.group.broadcast(lambda: shared.get(record.first_task, self.warn))
