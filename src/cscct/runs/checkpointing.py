@@ -68,7 +68,8 @@ class CheckpointWriter:
         self.started = time.perf_counter()
         if task.index + 1 < len(self.learner.stream.tasks):
             self._save(task.index + 1, {}, None)
-            if self.learner.group.any(self.stop()):
+            untrained = not self.learner.config.network.trained  # no step asks there
+            if untrained and self.learner.group.any(self.stop()):
                 raise self._interrupted()
 
     def _save(self, task: int, momentum: Mapping[str, Tensor], stage: Mapping[str, Any] | None) -> None:
