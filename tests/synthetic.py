@@ -14,7 +14,7 @@ from conftest import settings_for
 from cscct.analysis.groups import Group, group_runs
 from cscct.analysis.load import find_runs, read_runs
 from cscct.data.tasks import class_order, split_tasks
-from cscct.learn.predict import matrix_row
+from cscct.learn.predict import HEADLINES, matrix_row
 from cscct.metrics import cumulative, summarize
 from cscct.runs.folder import RunFolder
 
@@ -41,12 +41,13 @@ def make_run(
     folder = RunFolder(path)
     folder.create(settings)
     rng = np.random.default_rng([seed, len(method)])
-    matrix: dict[str, list[list[float]]] = {"classifier": [], "nme": []}
+    matrix: dict[str, list[list[float]]] = {head: [] for head in HEADLINES}
     entries = []
     for task in tasks[:done]:
         found = {}
         for head, rows in matrix.items():
-            counts = _confusion(rng, task.n_old, task.n_new, task.index, per_class, len(method), head == "nme")
+            draws = rng if head in ("classifier", "nme") else np.random.default_rng([seed, len(head), task.index])
+            counts = _confusion(draws, task.n_old, task.n_new, task.index, per_class, len(method), head == "nme")
             found[f"confusion.{head}"] = counts
             rows.append(matrix_row(counts, tasks[: task.index + 1]))
         if task.index:

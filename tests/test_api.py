@@ -17,6 +17,7 @@ from PIL import Image
 import cscct
 from conftest import run_quietly, without_timings
 from cscct.errors import Interrupted, UserError
+from cscct.learn.predict import HEADLINES
 from cscct.nets import BACKBONES
 from cscct.runs.folder import RunFolder
 
@@ -63,7 +64,7 @@ def test_a_curve_is_an_axes_with_a_point_for_each_task(run: cscct.Run) -> None:
     assert run.curve(axes) is axes
 
 
-@pytest.mark.parametrize("prediction", ["classifier", "nme"])
+@pytest.mark.parametrize("prediction", HEADLINES)
 def test_a_copied_folder_predicts_what_the_run_measured(run: cscct.Run, prediction: str, tmp_path: Path) -> None:
     """In a process that knows nothing of where the data is, image by image: the confusion is the same."""
     copy = Path(shutil.copytree(run.path, tmp_path / "elsewhere"))

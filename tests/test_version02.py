@@ -36,6 +36,11 @@ def test_its_model_predicts_what_the_run_measured(folder: Path) -> None:
     assert set(model.class_names) == set(dataset.class_names)
 
 
+def test_predictions_that_it_did_not_store_are_refused(folder: Path) -> None:
+    with pytest.raises(UserError, match="did not store lda: use classifier or nme"):
+        cscct.load(folder, prediction="lda")
+
+
 def test_it_is_reported(folder: Path, tmp_path: Path) -> None:
     page = write_report([folder], tmp_path / "report", warn=print)
     assert "icarl" in page.read_text()

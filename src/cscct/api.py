@@ -248,7 +248,8 @@ def load(
 
     Args:
         path: The folder of a finished run.
-        prediction: `classifier` or `nme` (nearest mean of exemplars); by default the one that the method stands for.
+        prediction: `classifier`, `nme` (nearest mean of exemplars), `lda` or `ridge` (fitted to the features of
+            exemplars); by default the one that the method stands for.
         device: `auto`, `cpu`, `cuda` or `mps`.
         backbone: As it was given to `run`, for a run with one; its weights come from the folder.
     """

@@ -84,6 +84,7 @@ class NetworkSpec(Spec):
     relu_head: bool = False  # the head reads the feature with its last ReLU (the original iCaRL)
     imprint: str = "mean"  # how rows of new classes start, from the second task on; none: at random
     freeze_old: bool = True  # rows of old classes keep their bits while new classes are learned
+    trained: bool = True  # false: stays as it is at the start, and classes are told by statistics of all their images
     after_task: str = "none"  # what is done to the head when a task, not the first, has been learned
 
 
@@ -142,5 +143,6 @@ class TransformSpec(Spec):
 
 @dataclass(frozen=True)
 class PredictSpec(Spec):
-    headline: Literal["classifier", "nme"] = "classifier"  # which of the two predictions the method stands for
+    # Which prediction the method stands for; all are measured
+    headline: Literal["classifier", "nme", "lda", "ridge"] = "classifier"
     nme_aug: Literal["hflip", "bgr", "none"] = "hflip"  # second view of the exemplars in the class means

@@ -29,7 +29,8 @@ def test_csv_has_the_columns_of_a_comparison_and_the_settings_that_differ(table:
     metrics = [f"{name}_{part}" for name in METRICS for part in ("mean", "sd")]
     first = ["method", "headline", "seeds", *metrics, "against", "gain", "gain_low", "gain_high"]
     other = ["other_prediction", *(f"other_{name}" for name in metrics)]
-    assert lines[0] == [*first, "loss.csc.weight", "pairs", "group", *other]
+    fitted = [f"{head}_{name}" for head in ("lda", "ridge") for name in metrics]
+    assert lines[0] == [*first, "loss.csc.weight", "pairs", "group", *other, *fitted]
     rows = [dict(zip(lines[0], line, strict=True)) for line in lines[1:]]
     assert [(row["method"], row["loss.csc.weight"], row["against"]) for row in rows] == [
         ("lucir", "", ""),

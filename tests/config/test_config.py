@@ -23,7 +23,8 @@ DATASETS = ("digits", "cifar100", "imagenet-subset", "folder")
 def test_every_method_resolves_on_every_dataset_and_its_dump_resolves_to_itself(dataset: str, recipe: str) -> None:
     assert len(METHODS) >= 5
     for method in METHODS:
-        settings = settings_for(f"{method}+cscct", dataset, recipe=recipe)
+        name = f"{method}+cscct" if METHODS[method].trains else method
+        settings = settings_for(name, dataset, recipe=recipe)
         again = resolve(config=yaml.safe_load(yaml.safe_dump(settings.dump())))
         assert again == settings
         assert again.dump() == settings.dump()

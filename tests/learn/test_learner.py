@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 from conftest import Silent, learner_for, run_quietly, without_timings
 from cscct.errors import RunFailed
-from cscct.learn.predict import matrix_row
+from cscct.learn.predict import HEADLINES, matrix_row
 from cscct.memory import herd
 from cscct.structs import Task
 
@@ -64,21 +64,24 @@ def test_evaluation_agrees_with_one_image_at_a_time() -> None:
     confusion = learner.evaluate(task).confusion
     rows = {name: matrix_row(counts, learner.stream.tasks[:2]) for name, counts in confusion.items()}
     learner.network.eval()
-    right, close = {"classifier": [0, 0], "nme": [0, 0]}, {"classifier": [0, 0], "nme": [0, 0]}
+    right, close = ({head: [0, 0] for head in HEADLINES} for _ in range(2))
     with torch.no_grad():
         for label in range(task.n_seen):
             for index in learner.stream.test[label]:
                 output = learner.network(learner.stream.test_view.plain(torch.tensor([index])))
                 distances = (learner.means - F.normalize(output.features, dim=1)).norm(dim=1)
                 part = int(label >= task.n_old)
-                for head, values in (("classifier", output.scores[0]), ("nme", -distances)):
+                scores = {"classifier": output.scores[0], "nme": -distances}
+                scores |= {name: one.scores(output.features)[0] for name, one in learner.linear.items()}
+                for head, values in scores.items():
                     best, second = values.topk(2).values.tolist()
                     right[head][part] += int(values.argmax()) == label
                     close[head][part] += best - second < 1e-5  # where roundings decide
     for head, row in rows.items():
         for part, size in enumerate((6 * task.n_old, 6 * task.n_new)):
             assert row[part] * size / 100 == pytest.approx(right[head][part], abs=close[head][part] + 1e-6)
-    assert sum(sum(counts) for counts in close.values()) < 4  # of 72
+    assert set(rows) == set(HEADLINES)
+    assert sum(sum(counts) for counts in close.values()) < 8  # of 144
 
 
 def test_a_test_gives_the_features_it_read() -> None:

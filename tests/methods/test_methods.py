@@ -10,6 +10,7 @@ import pytest
 
 from conftest import Silent, run_quietly, settings_for
 from cscct.errors import UserError
+from cscct.learn.predict import HEADLINES
 from cscct.methods import EXTRAS, METHODS, Method, canonical_name, parse_method, register, split_method
 
 BASES = ("replay", "icarl", "lucir", "podnet", "wa", "bic", "er-ace", "der++")
@@ -34,7 +35,7 @@ def test_runs_end_to_end(base: str, addition: str, tmp_path: Path) -> None:
     assert result["status"] == "finished"
     assert [len(task["classes"]) for task in result["tasks"]] == SIZES[addition]
     assert json.loads((tmp_path / "run" / "result.json").read_text()) == result
-    for head in ("classifier", "nme"):
+    for head in HEADLINES:
         matrix = result["matrix"][head]
         assert [len(row) for row in matrix] == list(range(1, len(SIZES[addition]) + 1))
         assert all(0 <= accuracy <= 100 for row in matrix for accuracy in row)
@@ -53,7 +54,7 @@ def test_one_class_at_a_time_from_the_start(tmp_path: Path) -> None:
         sets = ("train.epochs=1", "protocol.base=1", "protocol.step=1", "data.classes=4", "data.train_per_class=40")
         result = run_quietly(tmp_path / method, method, *sets)
         assert len(result["tasks"]) == 4
-        assert result["tasks"][0]["accuracy"] == {"classifier": 100.0, "nme": 100.0}
+        assert result["tasks"][0]["accuracy"] == dict.fromkeys(HEADLINES, 100.0)
 
 
 @pytest.mark.parametrize("base", [*BASES, "icarl-bce"])

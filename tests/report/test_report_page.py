@@ -183,7 +183,7 @@ def test_odd_values_do_not_stop_a_report(tmp_path: Path) -> None:
     assert float(row["last_accuracy_mean"]) > 0
 
 
-def test_both_predictions_are_in_the_summary(tmp_path: Path) -> None:
+def test_all_predictions_are_in_the_summary(tmp_path: Path) -> None:
     results = {method: make_run(tmp_path / method, method) for method in ("lucir", "icarl")}
     page = write_report([tmp_path], tmp_path / "out", warn=print)
     text = Reader(page.read_text()).text
@@ -194,6 +194,10 @@ def test_both_predictions_are_in_the_summary(tmp_path: Path) -> None:
         for name, value in results[method]["summary"][other].items():
             assert float(rows[method][f"other_{name}_mean"]) == pytest.approx(value, abs=1e-4)
             assert f"{value:.2f}" in text
+        for head in ("lda", "ridge"):
+            for name, value in results[method]["summary"][head].items():
+                assert float(rows[method][f"{head}_{name}_mean"]) == pytest.approx(value, abs=1e-4)
+                assert f"{value:.2f}" in text
 
 
 def test_a_run_of_a_plugin_is_reported_without_it(

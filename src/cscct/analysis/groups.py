@@ -11,7 +11,7 @@ from typing import Any
 from ..methods import EXTRAS, split_method
 from ..studies.plan import PlannedRun
 from .load import Run
-from .settings import EXPERIMENT, Flat, effective, label_groups
+from .settings import EXPERIMENT, Flat, effective, label_groups, with_prediction
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,13 @@ class Group:
 
     @property
     def headline(self) -> str:
-        """The prediction that the method stands for: `classifier` or `nme`."""
+        """The prediction that the method stands for: a name in `PREDICTIONS`."""
         return str(self.settings["predict"]["headline"])
+
+    @property
+    def label_with_prediction(self) -> str:
+        """The label, and by what the method predicts where it is not the classifier."""
+        return with_prediction(self.label, self.method, self.headline)
 
     @property
     def seeds(self) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from .groups import Group
 from .load import Array, Missing, Run
+from .settings import with_prediction
 from .statistics import Spread, spread
 
 
@@ -38,7 +39,7 @@ class AccuracyCurve:
 def accuracy_curve(runs: Sequence[Run], label: str) -> AccuracyCurve:
     """runs: of one group, one for each seed."""
     mean, sd = mean_and_sd([run.curve for run in runs])
-    name = f"{label} (nearest mean)" if runs[0].headline == "nme" else label
+    name = with_prediction(label, runs[0].method, runs[0].headline)
     seen = np.cumsum(runs[0].sizes).tolist()
     return AccuracyCurve(name, seen, mean, sd if len(runs) > 1 else None, len(runs))
 

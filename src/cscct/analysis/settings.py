@@ -24,6 +24,8 @@ EXPERIMENT = {
     "memory.total": "memory in all",
     "memory.rounding": "rounding of the memory",
 }
+# The predictions that runs store, in words
+PREDICTIONS = {"classifier": "classifier", "nme": "nearest mean", "lda": "LDA", "ridge": "ridge regression"}
 _NO_EFFECT = ("cscct_version", "seed", "runtime", "checkpoint")
 _IDLE_MEMORY = {"per_class": ("memory.total", "memory.rounding"), "total": ("memory.per_class",)}
 _LABEL_PARTS = 3  # more settings than this make a label hard to read
@@ -35,7 +37,14 @@ def effective(settings: Mapping[str, Any]) -> Flat:
     _flatten({key: value for key, value in settings.items() if key not in _NO_EFFECT}, "", flat)
     for key in _IDLE_MEMORY.get(str(flat.get("memory.policy")), ()):
         flat.pop(key, None)
+    if flat.get("network.trained") is False:
+        flat = {key: value for key, value in flat.items() if not key.startswith("train.")}
     return flat
+
+
+def with_prediction(label: str, method: str, headline: str) -> str:
+    """A label that says by which prediction the method goes, where it is neither the classifier nor its name."""
+    return label if headline in ("classifier", method) else f"{label} ({PREDICTIONS.get(headline, headline)})"
 
 
 def _flatten(node: Mapping[str, Any], path: str, into: Flat) -> None:
@@ -148,15 +157,15 @@ def protocol(settings: Mapping[str, Any], tasks: int) -> dict[str, str]:
         "Network": f"{network['backbone']}, depth {network['depth']}, {network['head']} head{rows}, new rows from "
         f"{network['imprint']}, old rows {'frozen' if network['freeze_old'] else 'trained'}"
         + (", head behind a ReLU" if network["relu_head"] else ""),
-        "Prediction": ("nearest class mean" if predict["headline"] == "nme" else "classifier")
+        "Prediction": PREDICTIONS.get(predict["headline"], predict["headline"])
         + f"; second view in the means: {predict['nme_aug']}",
         "Normalisation": f"mean {show(transform['mean'])}; sd {show(transform['std'])}",
         "Augmentation": _augmentation(transform),
-        "Losses": "; ".join(_term(name, term) for name, term in loss.items()),
+        "Losses": "; ".join(_term(name, term) for name, term in loss.items()) or "none",
         "Forms": ", ".join([*forms, f"herding {memory['herding']}"]),
         "Precision": _precision(settings["numerics"]),
         "Recipe": settings["recipe"],
-        "Training": _stage(settings["train"]),
+        "Training": _stage(settings["train"]) if network["trained"] else "none: the network stays as it is",
         "Fine-tuning": _stage(settings["finetune"]) if settings["finetune"] else "none",
     }
 

@@ -13,10 +13,11 @@ from typing import Any
 
 from ..runs.files import write_text
 from .groups import Group
-from .settings import distinguishing, show
+from .settings import PREDICTIONS, distinguishing, show, with_prediction
 from .statistics import METRICS, Difference, Spread, SummaryRow, spread_over_seeds, summarise
 
 HEADERS = dict(zip(METRICS, ("average incremental", "last", "APT", "ACT", "forgetting"), strict=True))
+FITTED = ("lda", "ridge")  # predictions with columns of their own in CSV files
 DECIMALS = 4  # in CSV files; significant digits of what is smaller than 1
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a formula of a spreadsheet begins
 
@@ -52,12 +53,12 @@ class ResultsTable:
         metrics = [f"{name}_{part}" for name in METRICS for part in ("mean", "sd")]
         head = ["method", "headline", "seeds", *metrics, "against", "gain", "gain_low", "gain_high"]
         other = ["other_prediction", *(f"other_{name}" for name in metrics)]
-        lines: list[list[Any]] = [[*head, *self.settings, "pairs", "group", *other]]
+        fitted = [f"{head}_{name}" for head in FITTED for name in metrics]
+        lines: list[list[Any]] = [[*head, *self.settings, "pairs", "group", *other, *fitted]]
         for row in self.rows:
             group, gain = row.group, row.gain
             cells: list[Any] = [group.method, group.headline, len(group.runs)]
-            for value in row.metrics.values():
-                cells += [value.mean, value.deviation] if value else [None, None]
+            cells += _metric_cells(row.metrics)
             cells += [gain.against, gain.mean, gain.low, gain.high] if gain else [None] * 4
             cells += [_setting(group.effective.get(name)) for name in self.settings]
             lines.append([*cells, row.pairs, group.label, *_other_cells(group)])
@@ -134,22 +135,23 @@ def row_values(row: SummaryRow) -> dict[str, Any]:
 
 
 def _other_cells(group: Group) -> list[Any]:
-    """The prediction that is not the method's own, with its metrics."""
-    found = other_prediction(group)
-    if found is None:
-        return [None] * (1 + 2 * len(METRICS))
-    cells: list[Any] = [found[0]]
-    for value in found[1].values():
-        cells += [value.mean, value.deviation] if value else [None, None]
-    return cells
+    """Classifier or nearest mean, whichever is not the method's own, with its metrics; then LDA and ridge."""
+    found = predictions(group)
+    other = next(head for head in PREDICTIONS if head != group.headline)
+    named = [other if other in found else None]
+    return named + [cell for head in (other, *FITTED) for cell in _metric_cells(found.get(head, {}))]
 
 
-def other_prediction(group: Group) -> tuple[str, dict[str, Spread | None]] | None:
-    """The prediction that is not the method's own, and the metrics with it; None where the runs did not store it."""
-    head = next(head for head in ("classifier", "nme") if head != group.headline)
-    if not group.runs or not all(head in run.result["summary"] for run in group.runs):
-        return None
-    return head, {name: spread_over_seeds(group, name, head) for name in METRICS}
+def _metric_cells(metrics: Mapping[str, Spread | None]) -> list[Any]:
+    """Mean and standard deviation of each metric."""
+    found = [metrics.get(name) for name in METRICS]
+    return [cell for value in found for cell in ((value.mean, value.deviation) if value else (None, None))]
+
+
+def predictions(group: Group) -> dict[str, dict[str, Spread | None]]:
+    """The metrics with each of the predictions that all runs of a group have stored."""
+    stored = [head for head in PREDICTIONS if all(head in run.result["summary"] for run in group.runs)]
+    return {head: {name: spread_over_seeds(group, name, head) for name in METRICS} for head in stored if group.runs}
 
 
 def csv_text(lines: Sequence[Sequence[Any]]) -> str:
@@ -188,8 +190,8 @@ def _setting(value: Any) -> str:
 
 
 def method_words(group: Group) -> str:
-    """The method, and that it predicts by the nearest mean where it does."""
-    return f"{group.method} (nearest mean)" if group.headline == "nme" else group.method
+    """The method, and by what it predicts where it is not the classifier."""
+    return with_prediction(group.method, group.method, group.headline)
 
 
 def spread_words(value: Spread | None) -> str:

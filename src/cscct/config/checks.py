@@ -106,6 +106,8 @@ def _network_problems(settings: Settings) -> list[str]:
 
 def _loss_problems(settings: Settings) -> list[str]:
     """Losses without which, or with which, nothing can be learned."""
+    if not settings.network.trained:
+        return _untrained_problems(settings)
     problems = []
     first = Task(index=0, n_old=0, n_new=1)
     if not any(term.first_task and term.weight_for(first) for term in settings.terms):
@@ -115,6 +117,19 @@ def _loss_problems(settings: Settings) -> list[str]:
         )
     if settings.loss.get("logit_replay") is not None and settings.memory.carry != "logits":
         problems.append("loss.logit_replay compares with stored logits: set memory.carry to logits")
+    return problems
+
+
+def _untrained_problems(settings: Settings) -> list[str]:
+    """What makes no sense for a network that is not trained."""
+    problems = []
+    if settings.terms or settings.finetune is not None:
+        have = settings.terms[0].name if settings.terms else "finetune"
+        problems.append(
+            f"network.trained is false, so {have} has nothing to act on: use one of the methods ncm, lda and ridge"
+        )
+    if settings.network.head != "cosine":
+        problems.append(f"network.trained false needs network.head cosine, not {settings.network.head}")
     return problems
 
 

@@ -15,13 +15,14 @@ from ..losses import Term, WeightedSum
 from ..memory import PAYLOADS, Memory, class_mean, pad_carried
 from ..methods import AFTER_TASK, TaskEnd
 from ..nets import IMPRINTS, Network, for_inference
+from ..predictors import PREDICTORS, ClassStatistics, LinearPredictor
 from ..seeding import derive, generator
 from ..specs import Finetune, NetworkSpec, PredictSpec, Stage
 from ..structs import Batch, Task
 from .distributed import SINGLE_PROCESS, ProcessGroup
 from .loop import Listener, MomentumBuffers, StageInputs, StagePosition, StepHook, run_stage
 from .precision import precision_of
-from .predict import Evaluation, Evaluator
+from .predict import LINEAR, Evaluation, Evaluator
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,8 @@ class Learner:
             self.network.backbone.compile()
         self.teacher: Network | None = None  # the previous network, while a task is learned
         self.means = torch.empty(0)  # (classes seen, d), for the nearest-mean predictor
+        self.linear: dict[str, LinearPredictor] = {}  # the other predictors on features
+        self.statistics: dict[int, ClassStatistics] = {}  # of all images of each class, where nothing is trained
         self.similarity = torch.empty(0)  # (new classes, old classes): cosines in the previous feature space
 
     def learn(
@@ -86,6 +89,9 @@ class Learner:
         ready: weights that identical training gave in an earlier run. on_step: called after every step; may
         write a checkpoint. resume: the position in a checkpoint of this task; `restore` comes first.
         """
+        if not self.config.network.trained:
+            self._collect(task, listener)
+            return
         if resume is None:
             self.teacher = None if task.is_first else self.network.frozen_copy()
             features = () if task.is_first else self._class_features(task)
@@ -96,16 +102,30 @@ class Learner:
         elif resume is None or resume.stage == "train":
             self._train(task, listener, on_step, resume)
         if resume is None or resume.stage == "train":
-            self._herd(task)
+            self._herd(task, self._class_features(task))
         if self.config.finetune is not None and not task.is_first:
             self._finetune(task, self.config.finetune, listener, on_step, resume)
             if self.config.finetune.batch_norm == "drift":  # else features are what they were
-                self._herd(task)
+                self._herd(task, self._class_features(task))
         self._end_task(task)
         self.teacher = None
-        self.means = self.evaluator.class_means(
+        self.means, statistics = self.evaluator.class_means(
             self.stream.train_view, self.memory.exemplars, self.config.predict.nme_aug
         )
+        self.linear = {name: PREDICTORS[name](statistics) for name in LINEAR}
+
+    def _collect(self, task: Task, listener: Listener) -> None:
+        """Learn a task without training, in one pass over its images: statistics of the features are kept, and nothing
+        that is known of other classes changes."""
+        features = self._class_features(task)
+        listener.step(task, "features", 0, 1, sum(map(len, features)), {})
+        self.similarity = self._similarity(() if task.is_first else features)
+        self.statistics |= dict(zip(task.classes, map(ClassStatistics.of, features), strict=True))
+        self._herd(task, features)
+        known = list(self.statistics.values())
+        self.means = PREDICTORS["ncm"](known).weight
+        self.network.head.grow(self.means[task.n_old :])
+        self.linear = {name: PREDICTORS[name](known) for name in LINEAR}
 
     def tensors(self) -> dict[str, Tensor]:
         """All weights, for a checkpoint; with `memory.exemplars` and the position in a stage, all there is to know."""
@@ -113,6 +133,8 @@ class Learner:
         found = {"means": self.means, "similarity": self.similarity}
         carried = {str(label): rows for label, rows in self.memory.carried.items()}
         found |= _prefixed("carried.", carried) | _prefixed("network.", self.network.state_dict())
+        for label, one in self.statistics.items():
+            found |= _prefixed(f"statistics.{label}.", one.tensors())
         return found | _prefixed("teacher.", teacher)
 
     def restore(self, tensors: Mapping[str, Tensor], exemplars: Mapping[int, list[int]]) -> None:
@@ -121,6 +143,11 @@ class Learner:
         carried = _unprefixed("carried.", tensors)
         self.memory.carried = {label: carried[str(label)] for label in exemplars if str(label) in carried}
         self.means, self.similarity = tensors["means"], tensors["similarity"]
+        statistics = _unprefixed("statistics.", tensors)
+        labels = sorted(exemplars) if statistics else ()
+        self.statistics = {
+            label: ClassStatistics.from_tensors(_unprefixed(f"{label}.", statistics)) for label in labels
+        }
         self.network.load(_unprefixed("network.", tensors))
         teacher = _unprefixed("teacher.", tensors)
         self.teacher = None
@@ -143,6 +170,8 @@ class Learner:
         """Epochs, and images in each, of the stages of a task."""
         quota = self.memory.quota(task.n_old) if task.n_old else 0
         new = sum(len(self._images(label, task)) for label in task.classes)
+        if not self.config.network.trained:
+            return {"train": (1, new)}
         plan = {"train": (self.config.train.epochs, new + quota * task.n_old)}
         if self.config.finetune is not None and not task.is_first:
             plan["finetune"] = (self.config.finetune.epochs, self.memory.quota(task.n_seen) * task.n_seen)
@@ -151,7 +180,7 @@ class Learner:
     def evaluate(self, task: Task) -> Evaluation:
         """On the test images of all classes seen, class by class."""
         indices, labels = self.stream.seen_test(task.n_seen)
-        return self.evaluator.test(self.stream.test_view, indices, labels, self.means)
+        return self.evaluator.test(self.stream.test_view, indices, labels, self.means, self.linear)
 
     def _similarity(self, features: tuple[Tensor, ...]) -> Tensor:
         """What controlled transfer keeps, class by class: between the mean directions of new and old classes."""
@@ -249,11 +278,11 @@ class Learner:
         view, seed = self.stream.train_view, self.config.seed
         return training_batches(view, pool, stage.batch_size, seed, key, self.device, start, self.group.shard)
 
-    def _herd(self, task: Task) -> None:
-        """Shrink what is kept of old classes, choose exemplars of the new ones with the network as it is."""
+    def _herd(self, task: Task, features: tuple[Tensor, ...]) -> None:
+        """Shrink what is kept of old classes, choose exemplars of the new ones by the features of all their images."""
         self.memory.shrink(task.n_seen)
-        for label, features in zip(task.classes, self._class_features(task), strict=True):
-            self.memory.keep(label, list(self._images(label, task)), features, task.n_seen)
+        for label, one in zip(task.classes, features, strict=True):
+            self.memory.keep(label, list(self._images(label, task)), one, task.n_seen)
 
 
 def _start(resume: Resume | None, stage: str) -> tuple[StagePosition, MomentumBuffers] | None:

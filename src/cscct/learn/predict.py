@@ -1,8 +1,9 @@
-"""What a trained network says: features, class means, and accuracies of both predictors in one pass."""
+"""What a trained network says: features, class means, and accuracies of all predictors in one pass."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -12,11 +13,14 @@ from ..data.augment import NMEAugmentation, View
 from ..data.batches import plain_batches
 from ..memory import Payload, class_mean, nearest_mean
 from ..nets import Network, for_inference
+from ..predictors import ClassStatistics, LinearPredictor
 from ..structs import Output, Task
 from .distributed import SINGLE_PROCESS, ProcessGroup
 from .precision import FULL, Precision
 
-HEADLINES = ("classifier", "nme")
+LINEAR = ("lda", "ridge")  # predictors that are fitted to features
+HEADLINES = ("classifier", "nme", *LINEAR)
+NONE: Mapping[str, LinearPredictor] = MappingProxyType({})
 
 
 class Evaluation(NamedTuple):
@@ -70,25 +74,32 @@ class Evaluator:
         found = [payload(output) for output in self.read(view, indices)]
         return self._joined(found, len(indices), payload(nothing).shape[1])
 
-    def class_means(self, view: View, exemplars: Mapping[int, list[int]], variant: NMEAugmentation) -> Tensor:
-        """(classes, d), one row for each class in the order of their labels."""
+    def class_means(
+        self, view: View, exemplars: Mapping[int, list[int]], variant: NMEAugmentation
+    ) -> tuple[Tensor, list[ClassStatistics]]:
+        """Means (classes, d) and statistics of the features, for each class in the order of their labels. The second
+        view of the exemplars counts in the means only."""
         labels = sorted(exemplars)
         sizes = [len(exemplars[label]) for label in labels]
         indices = torch.tensor([index for label in labels for index in exemplars[label]])
         plain = self.features(view, indices).split(sizes)
         varied = self.features(view, indices, variant).split(sizes) if variant != "none" else [None] * len(labels)
-        return torch.stack([class_mean(one, other) for one, other in zip(plain, varied, strict=True)])
+        means = torch.stack([class_mean(one, other) for one, other in zip(plain, varied, strict=True)])
+        return means, [ClassStatistics.of(one) for one in plain]
 
-    def test(self, view: View, indices: Tensor, labels: Tensor, means: Tensor) -> Evaluation:
-        """Both predictors, from one pass over the images."""
+    def test(
+        self, view: View, indices: Tensor, labels: Tensor, means: Tensor, linear: Mapping[str, LinearPredictor] = NONE
+    ) -> Evaluation:
+        """All predictors, from one pass over the images. linear: those that were fitted, by name."""
         classes = len(means)
-        counts = {name: torch.zeros(classes * classes, dtype=torch.int64) for name in HEADLINES}
+        counts = {name: torch.zeros(classes * classes, dtype=torch.int64) for name in ("classifier", "nme", *linear)}
         kept = []
         own = labels[self.group.shard(len(indices))]
         truths = own.split(self.batch_size) if len(own) else ()
         for output, truth in zip(self.read(view, indices), truths, strict=True):
-            guesses = (output.scores.argmax(dim=1), nearest_mean(output.features, means))
-            for name, guess in zip(HEADLINES, guesses, strict=True):
+            guesses = {"classifier": output.scores.argmax(dim=1), "nme": nearest_mean(output.features, means)}
+            guesses |= {name: one.scores(output.features).argmax(dim=1) for name, one in linear.items()}
+            for name, guess in guesses.items():
                 counts[name] += torch.bincount(truth * classes + guess, minlength=classes * classes)
             kept.append(output.features)
         confusion = {name: self.group.sum(flat).view(classes, classes) for name, flat in counts.items()}

@@ -1,6 +1,6 @@
 """Methods as data. Importing this package registers the built-in ones."""
 
-from . import bic, derpp, er_ace, icarl, lucir, podnet, replay, wa  # noqa: F401
+from . import bic, derpp, er_ace, icarl, lucir, podnet, replay, training_free, wa  # noqa: F401
 from .base import (
     AFTER_TASK,
     EXTRAS,

@@ -36,6 +36,11 @@ class Method:
     additions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
+    def trains(self) -> bool:
+        """Whether the network learns; else it stays as it is at the start."""
+        return bool(self.settings.get("network", {}).get("trained", True))
+
+    @property
     def preset_name(self) -> str:
         """The entry under `bases` in the presets."""
         return self.like or self.name
@@ -82,6 +87,11 @@ def parse_method(text: str) -> tuple[Method, tuple[str, ...]]:
         if base in METHODS:
             raise UserError(f"There is no addition +{suffix}{suggest(suffix, EXTRAS)}; there are +csc, +ct and +cscct.")
         raise UserError(f"There is no method {name!r}{suggest(name, METHODS)}; `cscct list` shows them all.")
+    if additions and not METHODS[name].trains:
+        raise UserError(
+            f"{name} trains nothing, so +{additions[0]} has nothing to act on: name {name} alone, or add "
+            f"+{additions[0]} to a method that trains, as in lucir+{additions[0]}."
+        )
     return METHODS[name], tuple(dict.fromkeys(term for addition in additions for term in EXTRAS[addition]))
 
 

@@ -34,7 +34,7 @@ def accuracy_curves(name: str, groups: Sequence[Group], log_axis: bool) -> Repor
     for group, curve in zip(groups, curves, strict=True):
         table += [[group.label, t + 1, *point, curve.seeds] for t, point in enumerate(curve.points())]
     with style():
-        labels = [with_prediction(group) for group in groups]
+        labels = [group.label_with_prediction for group in groups]
         figure = new_figure(WIDTH, 3.2 + legend_height(WIDTH, labels))
         axes = figure.add_subplot()
         handles = draw_curves(axes, curves)
@@ -72,17 +72,12 @@ def log_accuracy(axes: Axes) -> None:
     axes.yaxis.set_minor_locator(NullLocator())
 
 
-def with_prediction(group: Group) -> str:
-    """A group's label; it says so where predictions are those of the nearest mean of exemplars."""
-    return f"{group.label} (nearest mean)" if group.runs[0].headline == "nme" else group.label
-
-
 def apt_and_act(rows: Sequence[SummaryRow]) -> ReportFigure:
     """Two bars for each group: accuracy on past tasks and on the current one."""
     names = {"apt": "APT, past tasks", "act": "ACT, current task"}
     table: list[list[Any]] = [["group", "apt_mean", "apt_sd", "act_mean", "act_sd", "seeds"]]
     with style():
-        labels = [textwrap.fill(with_prediction(row.group), 34) for row in rows]
+        labels = [textwrap.fill(row.group.label_with_prediction, 34) for row in rows]
         height = max(0.42, *(0.06 + 0.15 * (label.count("\n") + 1) for label in labels))
         figure = new_figure(WIDTH, 1.0 + height * max(2, len(rows)))
         axes = figure.add_subplot()

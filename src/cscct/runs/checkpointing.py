@@ -55,9 +55,10 @@ class CheckpointWriter:
             self._save(self.task, momentum, {"name": stage, "position": asdict(position), "buffers": len(held)})
         if stopping:
             self.learner.group.broadcast(lambda: None)  # nobody ends before the checkpoint is written
-            raise Interrupted(
-                f"Stopped after a checkpoint. Go on with: cscct resume {self.folder.path}{self._plugins()}"
-            )
+            raise self._interrupted()
+
+    def _interrupted(self) -> Interrupted:
+        return Interrupted(f"Stopped after a checkpoint. Go on with: cscct resume {self.folder.path}{self._plugins()}")
 
     def _plugins(self) -> str:
         """Plugins are never loaded because a run folder names them: the user gives them again."""
@@ -68,6 +69,9 @@ class CheckpointWriter:
         self.started = time.perf_counter()
         if task.index + 1 < len(self.learner.stream.tasks):
             self._save(task.index + 1, {}, None)
+            untrained = not self.learner.config.network.trained  # no step asks there
+            if untrained and self.learner.group.any(self.stop()):
+                raise self._interrupted()
 
     def _save(self, task: int, momentum: Mapping[str, Tensor], stage: Mapping[str, Any] | None) -> None:
         state = {

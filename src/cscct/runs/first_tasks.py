@@ -67,4 +67,6 @@ def first_task_fingerprint(settings: Settings, data: str) -> str:
     }
     if settings.memory.held_back:  # these images are not trained on, from the first task on
         parts["held_back"] = settings.memory.held_back_of(settings.protocol.base or 0)
+    if not network.trained:  # nothing to share
+        parts["method"] = settings.method
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]

@@ -21,7 +21,8 @@ class Listener:
         """So many of these images need no training: an earlier process or another run has done it."""
 
     def step(self, task: Task, stage: str, epoch: int, epochs: int, images: int, parts: dict[str, float]) -> None:
-        """After each optimiser step. stage: `train` or `finetune`; parts: the weighted losses by name."""
+        """After each optimiser step. stage: `train` or `finetune`; parts: the weighted losses by name. A method without
+        training has one step a task, of the stage `features`."""
 
     def epoch(self, record: dict[str, Any]) -> None:
         """After each epoch, with the line of `metrics.jsonl`."""

@@ -24,9 +24,10 @@ from ..errors import UserError
 from ..learn.build import network_for
 from ..learn.device import choose_device
 from ..learn.precision import precision_of
-from ..learn.predict import HEADLINES, Evaluator
+from ..learn.predict import HEADLINES, LINEAR, Evaluator
 from ..memory import nearest_mean
 from ..nets import BACKBONES, HEADS, for_inference
+from ..predictors import LinearPredictor
 from ..specs import NetworkSpec, TransformSpec
 from ..yamltext import Raw
 from .folder import MODEL, RunFolder
@@ -41,14 +42,20 @@ class TrainedModel:
 
     Attributes:
         class_names: In the order in which they were learned, which is that of the columns of `predict_proba`.
-        prediction: `classifier` or `nme` (nearest mean of exemplars).
+        prediction: `classifier`, `nme` (nearest mean of exemplars), `lda` or `ridge`.
     """
 
     def __init__(
-        self, evaluator: Evaluator, means: Tensor, class_names: Sequence[str], images: ImageReader, prediction: str
+        self,
+        evaluator: Evaluator,
+        predictor: Tensor | LinearPredictor,
+        class_names: Sequence[str],
+        images: ImageReader,
+        prediction: str,
     ):
+        """predictor: the class means, or what `lda` or `ridge` predicts with."""
         self.class_names, self.prediction = tuple(class_names), prediction
-        self._evaluator, self._means, self._images = evaluator, means, images
+        self._evaluator, self._predictor, self._images = evaluator, predictor, images
 
     def __repr__(self) -> str:
         return f"TrainedModel({len(self.class_names)} classes, prediction={self.prediction!r})"
@@ -56,16 +63,22 @@ class TrainedModel:
     def predict(self, images: Any) -> NDArray[np.str_]:
         """The class name of each image."""
         features, scores = self._read(images)
-        labels = nearest_mean(features, self._means) if self.prediction == "nme" else scores.argmax(dim=1)
+        if isinstance(self._predictor, LinearPredictor):
+            labels = self._predictor.scores(features).argmax(dim=1)
+        else:
+            labels = nearest_mean(features, self._predictor) if self.prediction == "nme" else scores.argmax(dim=1)
         return np.array(self.class_names)[labels.numpy()]
 
     def predict_proba(self, images: Any) -> NDArray[np.float32]:
         """(n, classes): softmax of the classifier's logits, or of the cosines to the class means times the head's
-        scale. Neither is calibrated."""
+        scale; neither is calibrated. Those of `lda` and `ridge` are, on exemplars left out one by one."""
         features, scores = self._read(images)
+        if isinstance(self._predictor, LinearPredictor):
+            found: NDArray[np.float32] = self._predictor.probabilities(features).numpy()
+            return found
         scale = self._evaluator.network.head.scale.detach().float().cpu()
         if self.prediction == "nme":
-            scores = torch.nn.functional.normalize(features, dim=1) @ self._means.T
+            scores = torch.nn.functional.normalize(features, dim=1) @ self._predictor.T
         probabilities: NDArray[np.float32] = (scores * scale).softmax(dim=1).numpy()
         return probabilities
 
@@ -77,7 +90,7 @@ class TrainedModel:
     def _read(self, images: Any) -> tuple[Tensor, Tensor]:
         view, count = self._images.view(images)
         if count == 0:
-            return torch.empty(0, self._means.shape[1]), torch.empty(0, len(self.class_names))
+            return torch.empty(0, self._evaluator.network.head.features), torch.empty(0, len(self.class_names))
         outputs = list(self._evaluator.read(view, torch.arange(count)))
         return torch.cat([one.features for one in outputs]), torch.cat([one.scores for one in outputs])
 
@@ -87,18 +100,18 @@ def load_model(
 ) -> TrainedModel:
     """The model of a finished run, from its folder alone: the data is not needed, nor are plugins with losses.
 
-    prediction: `classifier` or `nme`; by default the one that the method stands for. backbone: a name to use instead of
-    the one in the folder.
+    prediction: `classifier`, `nme`, `lda` or `ridge`; by default the one that the method stands for. backbone: a name
+    to use instead of the one in the folder.
     """
     folder = RunFolder(Path(path))
     config, result = folder.config(), folder.result()
     if not (folder.path / MODEL).is_file():
         raise UserError(f"The run in {folder.path} is not finished, so there is no model in it: cscct resume it first.")
     tensors, metadata = _read_model(folder.path / MODEL)
-    means = tensors.pop("class_means")
     prediction = prediction or str(result.get("headline", "classifier"))
     if prediction not in HEADLINES:
         raise UserError(f"prediction must be {' or '.join(HEADLINES)}, not {prediction!r}.")
+    predictor = _predictor(tensors, prediction, folder)
     transform = _section(config.get("data", {}), "transform", TransformSpec, folder)
     channels = int(metadata.get("channels") or _channels(tensors))
     spec = _section(config, "network", NetworkSpec, folder)
@@ -124,7 +137,7 @@ def load_model(
         prepare=partial(for_inference, fold=numerics.fold),
     )
     reader = ImageReader(transform, channels, _image_size(metadata, config))
-    return TrainedModel(evaluator, means, _class_names(metadata, result), reader, prediction)
+    return TrainedModel(evaluator, predictor, _class_names(metadata, result), reader, prediction)
 
 
 def _read_model(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -133,6 +146,22 @@ def _read_model(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} is damaged or not readable: {error}.") from error
+
+
+def _predictor(tensors: dict[str, Tensor], prediction: str, folder: RunFolder) -> Tensor | LinearPredictor:
+    """The class means or the predictor that is asked for; all of them are taken out of the tensors."""
+    means = tensors.pop("class_means")
+    names = {name: [key for key in tensors if key.startswith(f"{name}.")] for name in LINEAR}
+    found = {
+        name: LinearPredictor.from_tensors({key.removeprefix(f"{name}."): tensors.pop(key) for key in keys})
+        for name, keys in names.items()
+        if keys
+    }
+    if prediction in LINEAR and prediction not in found:
+        raise UserError(
+            f"The run in {folder.path} is of a version that did not store {prediction}: use classifier or nme."
+        )
+    return found.get(prediction, means)
 
 
 def _section(config: Raw, name: str, kind: type[T], folder: RunFolder) -> T:

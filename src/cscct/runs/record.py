@@ -32,12 +32,12 @@ class ResultRecord:
 
     def add(self, task: Task, confusion: Mapping[str, Tensor], seconds: float) -> dict[str, Any]:
         """The entry of a task that has been evaluated."""
-        for name, counts in confusion.items():
-            self.matrix[name].append(matrix_row(counts, self.stream.tasks[: task.index + 1]))
+        for name, rows in self.matrix.items():  # the predictions that were measured from the first task on
+            rows.append(matrix_row(confusion[name], self.stream.tasks[: task.index + 1]))
         entry = {
             "task": task.index,
             "classes": [self.stream.class_names[label] for label in task.classes],
-            "accuracy": {name: cumulative(self.matrix[name], self.sizes)[-1] for name in HEADLINES},
+            "accuracy": {name: cumulative(rows, self.sizes)[-1] for name, rows in self.matrix.items()},
             "seconds": seconds,
         }
         self.tasks.append(entry)

@@ -139,7 +139,7 @@ class _Execution:
             if sentence is None or isinstance(error, RunFailed):
                 raise
             raise RunFailed(sentence) from error
-        self.folder.save_model({**learner.network.state_dict(), "class_means": learner.means}, self._metadata(record))
+        self.folder.save_model(model_tensors(learner), self._metadata(record))
         result = record.write("finished", weights_sha256=weights_sha256(learner.network.state_dict()))
         self.folder.clear_checkpoints()
         self.group.broadcast(lambda: None)  # nobody goes on before everything is written
@@ -150,7 +150,7 @@ class _Execution:
         """One task: learned, evaluated, recorded."""
         learner, record = writer.learner, writer.record
         writer.begin(task)
-        shared = self.first_tasks if task.is_first else None
+        shared = self.first_tasks if task.is_first and self.settings.network.trained else None
         ready = None
         if shared is not None and resume is None:
             ready = self.group.broadcast(lambda: shared.get(record.first_task, self.warn))
@@ -181,6 +181,14 @@ class _Execution:
 
 def _explain(error: Exception) -> str | None:
     return explain_torch_error(error) or explain_plugin_error(error)
+
+
+def model_tensors(learner: Learner) -> dict[str, Tensor]:
+    """What predicts: the network, and the predictors on its features."""
+    found = {**learner.network.state_dict(), "class_means": learner.means}
+    for name, predictor in learner.linear.items():
+        found |= {f"{name}.{key}": tensor for key, tensor in predictor.tensors().items()}
+    return found
 
 
 def findings(learner: Learner, task: Task, evaluation: Evaluation) -> dict[str, Tensor]:

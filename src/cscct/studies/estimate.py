@@ -43,6 +43,8 @@ def seconds(settings: Settings) -> tuple[float, float] | None:
 
 def _steps(settings: Settings, task: Task, train: int) -> float:
     """Steps of training in a task."""
+    if not settings.network.trained:
+        return 0
     quota = min(settings.memory.quota(task.n_seen), train)
     steps = settings.train.epochs * math.ceil((task.n_new * train + task.n_old * quota) / settings.train.batch_size)
     if settings.finetune is not None and not task.is_first:
@@ -58,6 +60,8 @@ def _step_seconds(settings: Settings, task: Task) -> float:
 def _passes(settings: Settings, task: Task, train: int, test: int) -> float:
     """Forward passes that a task costs."""
     quota, new = min(settings.memory.quota(task.n_seen), train), task.n_new * train
+    if not settings.network.trained:
+        return READ * (new + task.n_seen * test)
     images = new + task.n_old * quota
     cost = settings.train.epochs * images * (TRAIN if task.is_first else TRAIN + TEACHER)
     if settings.finetune is not None and not task.is_first:

@@ -55,7 +55,7 @@ def print_results(results: ResultsTable, title: str) -> None:
 
 def _results_part(results: ResultsTable, columns: Sequence[int], title: str) -> Table:
     header, *lines = results.cells()
-    labels = [row.group.label + (" (nearest mean)" if row.group.headline == "nme" else "") for row in results.rows]
+    labels = [row.group.label_with_prediction for row in results.rows]
     table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("method", min_width=max(len(word) for label in labels for word in label.split()), overflow="fold")
     for column in columns:
