@@ -17,7 +17,7 @@ def test_a_pretrained_backbone_brings_its_settings() -> None:
     assert found.data.transform.size == 224
     assert found.data.transform.mean == found.data.transform.std == (0.5,)
     assert (found.network.train_from, found.network.batch_norm) == (5, "frozen")
-    assert found.train.lr == 0.01  # not the 1.0 that the preset has for this method
+    assert found.train.lr == 0.003  # not the 1.0 that the preset has for this method
     assert "csc" in found.loss
     assert settings("icarl", "folder", "network.backbone=efficientnet-lite2").data.transform.size == 260
 
