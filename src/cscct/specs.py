@@ -77,12 +77,18 @@ class NetworkSpec(Spec):
     """The network, and what becomes of the rows of its head. Names are those in BACKBONES, HEADS, IMPRINTS and
     AFTER_TASK, to which plugins may add."""
 
-    backbone: str = "lucir-resnet"
+    backbone: str = "lucir-resnet"  # or ARCHITECTURE:FILE.safetensors, with weights to start from, or timm:NAME
     depth: PositiveInt = 32
+    pretrained: bool = True  # starts from the backbone's own weights, where it has some; false: from random ones
+    train_from: Count = 0  # the first stage that is trained; those before it keep their weights
+    views: PositiveInt = 4  # augmented views of each image, where stages are frozen: their outputs are kept
+    batch_norm: Literal["train", "frozen"] = "train"  # frozen: running statistics are used in training, and kept
     head: str = "cosine"
     rows_per_class: PositiveInt = 1
     relu_head: bool = False  # the head reads the feature with its last ReLU (the original iCaRL)
+    scale: PositiveFloat = 1.0  # where the learned scale of the cosine and proxies heads starts
     imprint: str = "mean"  # how rows of new classes start, from the second task on; none: at random
+    imprint_first: bool = False  # in the first task too, for a network whose features say something from the start
     freeze_old: bool = True  # rows of old classes keep their bits while new classes are learned
     trained: bool = True  # false: stays as it is at the start, and classes are told by statistics of all their images
     after_task: str = "none"  # what is done to the head when a task, not the first, has been learned

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -14,7 +15,8 @@ from ..data.batches import Pool, join, training_batches
 from ..losses import Term, WeightedSum
 from ..memory import PAYLOADS, Memory, class_mean, pad_carried
 from ..methods import AFTER_TASK, TaskEnd
-from ..nets import IMPRINTS, Network, for_inference
+from ..nets import IMPRINTS, Network, Top, Trunk, for_inference
+from ..nets.trunk import join as join_backbone
 from ..predictors import PREDICTORS, ClassStatistics, LinearPredictor
 from ..seeding import derive, generator
 from ..specs import Finetune, NetworkSpec, PredictSpec, Stage
@@ -61,7 +63,10 @@ class Learner:
         stream: Stream,
         device: torch.device,
         group: ProcessGroup = SINGLE_PROCESS,
+        trunk: Trunk | None = None,
     ):
+        """trunk: frozen stages that the images of the stream have been through; the network has those after them."""
+        self.trunk = trunk
         self.network = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.memory, self.config, self.stream, self.device = memory, config, stream, device
         self.group = group
@@ -94,8 +99,9 @@ class Learner:
             return
         if resume is None:
             self.teacher = None if task.is_first else self.network.frozen_copy()
-            features = () if task.is_first else self._class_features(task)
-            self.similarity = self._similarity(features)
+            guessed = not task.is_first or self.config.network.imprint_first  # rows of new classes, from features
+            features = self._class_features(task) if guessed else ()
+            self.similarity = torch.empty(0) if task.is_first else self._similarity(features)
             self.network.head.grow(self._first_rows(task, features))
         if ready is not None:
             self.network.load(ready)
@@ -105,7 +111,7 @@ class Learner:
             self._herd(task, self._class_features(task))
         if self.config.finetune is not None and not task.is_first:
             self._finetune(task, self.config.finetune, listener, on_step, resume)
-            if self.config.finetune.batch_norm == "drift":  # else features are what they were
+            if self.config.finetune.batch_norm == "drift" and not self.network.frozen_norms:  # features have changed
                 self._herd(task, self._class_features(task))
         self._end_task(task)
         self.teacher = None
@@ -127,8 +133,17 @@ class Learner:
         self.network.head.grow(self.means[task.n_old :])
         self.linear = {name: PREDICTORS[name](known) for name in LINEAR}
 
+    def whole_network(self) -> Network:
+        """The network from images to scores, frozen stages included."""
+        if self.trunk is None:
+            return self.network
+        net = self.network
+        backbone = join_backbone(self.trunk, cast(Top, net.backbone))
+        return Network(backbone, net.head, relu_head=net.relu_head, frozen_norms=net.frozen_norms)
+
     def tensors(self) -> dict[str, Tensor]:
-        """All weights, for a checkpoint; with `memory.exemplars` and the position in a stage, all there is to know."""
+        """All weights that training may change, for a checkpoint; with `memory.exemplars` and the position in a stage,
+        all there is to know."""
         teacher = self.teacher.state_dict() if self.teacher is not None else {}
         found = {"means": self.means, "similarity": self.similarity}
         carried = {str(label): rows for label, rows in self.memory.carried.items()}
@@ -184,16 +199,16 @@ class Learner:
 
     def _similarity(self, features: tuple[Tensor, ...]) -> Tensor:
         """What controlled transfer keeps, class by class: between the mean directions of new and old classes."""
-        if not features:
-            return torch.empty(0)
         return torch.stack([class_mean(one) for one in features]) @ self.means.T
 
     def _first_rows(self, task: Task, features: tuple[Tensor, ...]) -> Tensor:
         head, spec = self.network.head, self.config.network
-        if task.is_first or spec.imprint == "none":
-            return head.fresh_rows(task.n_new, generator(self.config.seed, task.index, "head"))
+        fresh = head.fresh_rows(task.n_new, generator(self.config.seed, task.index, "head"))
+        if not features or spec.imprint == "none":
+            return fresh
         seed = derive(self.config.seed, task.index, spec.imprint) % 2**32
-        return IMPRINTS[spec.imprint](features, head.weight.detach().cpu(), head.rows_per_class, seed)
+        rows = fresh if task.is_first else head.weight.detach().cpu()  # those that the new ones are to be as long as
+        return IMPRINTS[spec.imprint](features, rows, head.rows_per_class, seed)
 
     def _images(self, label: int, task: Task) -> tuple[int, ...]:
         """The images of a new class that are trained on: all but the last ones, if some are held back."""
