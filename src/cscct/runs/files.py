@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
@@ -22,6 +23,7 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 UNUSABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.EEXIST)
 
 LOCK, HOLDER = ".lock", ".lock-holder"
+CHECKSUM = "sha256"  # of a file's content, in it
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -144,35 +146,69 @@ def lock_holder(folder: Path) -> str:
     return "another process"
 
 
-def load_tensors(path: Path) -> dict[str, Tensor]:
-    from safetensors.torch import load_file
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and texts of a file. A `ValueError` says why it cannot be read, or that its checksum differs."""
+    from safetensors import SafetensorError, safe_open
 
-    return load_file(path)
-
-
-def load_metadata(path: Path) -> dict[str, str]:
-    """The texts that a file of tensors carries."""
-    from safetensors import safe_open
-
-    with safe_open(path, "pt") as file:
-        return dict(file.metadata() or {})
+    if not path.is_file():  # a pipe would be waited for
+        raise ValueError("there is no such file")
+    try:
+        with safe_open(path, "pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            metadata = dict(file.metadata() or {})
+    except (OSError, SafetensorError, AttributeError) as error:  # the last: a type that torch does not know
+        raise ValueError(str(error)) from error
+    if metadata.get(CHECKSUM, _checksum(tensors, metadata)) != _checksum(tensors, metadata):
+        raise ValueError("its content has another checksum")
+    return tensors, metadata
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """With a checksum of tensors and texts, which `read_tensors` compares."""
     from safetensors.torch import save
 
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_bytes(path, save(plain, metadata=dict(metadata) if metadata else None))
+    texts = dict(metadata or {})
+    write_bytes(path, save(plain, metadata={**texts, CHECKSUM: _checksum(plain, texts)}))
+
+
+def _checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    texts = {name: text for name, text in metadata.items() if name != CHECKSUM}
+    return json_sha256([weights_sha256(tensors), texts])
 
 
 def weights_sha256(tensors: Mapping[str, Tensor]) -> str:
     """A fingerprint of names, shapes and bits."""
+    import torch
+
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        digest.update(tensor.numpy().tobytes())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())  # NumPy does not know all types
     return digest.hexdigest()
+
+
+def json_sha256(content: Any) -> str:
+    """A fingerprint of values as JSON holds them."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def result_sha256(result: Mapping[str, Any]) -> str:
+    """A fingerprint of a result but for times and the machine."""
+    tasks = [{key: value for key, value in task.items() if key != "seconds"} for task in result["tasks"]]
+    rest = {key: value for key, value in result.items() if key not in (CHECKSUM, "environment", "tasks")}
+    return json_sha256([rest, tasks])
+
+
+def check_result_sha256(result: Any) -> None:
+    """A `ValueError` where a stored result is not what was written; those of older versions have no checksum."""
+    try:
+        changed = CHECKSUM in result and result[CHECKSUM] != result_sha256(result)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError("it does not hold the result of a run") from error
+    if changed:
+        raise ValueError("its content has another checksum")
 
 
 def unused_path(parent: Path, name: str) -> Path:

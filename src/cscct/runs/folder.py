@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,8 +21,10 @@ from .files import (
     HOLDER,
     LOCK,
     append_line,
-    load_tensors,
+    check_result_sha256,
+    locked,
     own_folder,
+    read_tensors,
     save_tensors,
     temporary_name,
     truncate,
@@ -99,8 +103,9 @@ class RunFolder:
         self.checkpoints.clear()
         for name in (METRICS, MODEL, RESULT):
             (self.path / name).unlink(missing_ok=True)
-        for old in own_folder(self.path / TASKS).glob("[0-9][0-9][0-9]*.safetensors"):
-            old.unlink()
+        if os.path.lexists(self.path / TASKS):  # before there is a config, a folder with it would not be taken for ours
+            for old in own_folder(self.path / TASKS).glob("[0-9][0-9][0-9]*.safetensors"):
+                old.unlink()
         write_text(self.path / CONFIG, yaml.safe_dump(settings.dump(), sort_keys=False, allow_unicode=True))
 
     def remember_origin(self, data_dir: Path | None, plugins: Sequence[Path]) -> None:
@@ -130,6 +135,7 @@ class RunFolder:
             return {}
         try:
             loaded = json.loads(path.read_text(encoding="utf-8"))
+            check_result_sha256(loaded)
         except (OSError, ValueError, RecursionError) as error:
             raise UserError(f"{path} is damaged ({error}): delete it, and the run starts anew.") from error
         if not isinstance(loaded, dict):
@@ -157,7 +163,8 @@ class RunFolder:
         save_tensors(self._task(index), tensors)
 
     def task(self, index: int) -> dict[str, Tensor]:
-        return load_tensors(self._task(index))
+        """What `save_task` stored. A `ValueError` says why that cannot be read."""
+        return read_tensors(self._task(index))[0]
 
     def _task(self, index: int) -> Path:
         return self.path / TASKS / f"{index:03}.safetensors"
@@ -170,6 +177,12 @@ class RunFolder:
 
     def clear_checkpoints(self) -> None:
         self.checkpoints.clear()
+
+    def clear_stale_checkpoints(self) -> None:
+        """Of a finished run: those that a process left which was killed just before it removed them."""
+        if self.checkpoints.folder.is_dir():
+            with suppress(UserError, OSError), locked(self.path):  # whoever holds the lock removes them itself
+                self.clear_checkpoints()
 
 
 class ReadOnlyRunFolder(RunFolder):

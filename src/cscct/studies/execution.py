@@ -68,6 +68,9 @@ def carry_out(
     from .scheduler import Scheduler
 
     left = [run for run in plan if run.state() != "finished"]
+    for run in plan:
+        if run not in left:
+            run.folder.clear_stale_checkpoints()
     first_tasks = FirstTaskCache(plan[0].folder.path.parent / FIRST_TASKS)
     executor: Any
     context: Any = nullcontext()
