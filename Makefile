@@ -43,10 +43,11 @@ docs: $(VENV)/.installed-dev
 soak: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 CSCCT_KILLS=20 $(BIN)/python -m pytest -n $(WORKERS) tests/runs/test_resume.py -k killed -v
 
-# Kills, damage and fuzzed inputs: about ten minutes on a quiet machine with two cores. Counts are kept in attack/results.json.
+# Kills, damage and fuzzed inputs. The counts go to attack/results.json and from there to docs/reliability.md.
 SEED ?= 1
 attack: $(VENV)/.installed-dev
 	$(BIN)/python attack/attack.py --seed $(SEED) --json attack/results.json
+	$(BIN)/python attack/page.py
 
 # A quarter of an hour on a quiet machine. Writes docs/performance.md.
 bench: $(VENV)/.installed-dev

@@ -118,7 +118,9 @@ class Damage:
         self._interrupt(self.sources["comparison"], 0.8, *COMPARE)
         self.points: list[tuple[str, str, str]] = []
         for name, folder in self.sources.items():
-            files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.parent.name != "figures"}
+            # Not the folders that a command names: those may be links, as their owner wishes.
+            inside = [path for path in folder.rglob("*") if path.parent.name != "figures" and path.parent != folder]
+            files = {str(path.relative_to(folder)) for path in inside}
             files |= {f"run/{one}" for one in WORKING if name != "comparison"}
             self.points += itertools.product([name], sorted(files), [*CONTENTS, *PLACES])
 

@@ -87,7 +87,7 @@ class Images:
     def __init__(self, scratch: Path): ...
 
     def count(self) -> int:
-        return 350
+        return 200
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
         outside, place = Outside(folder / "outside"), folder / "inside"

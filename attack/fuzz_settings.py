@@ -166,7 +166,7 @@ class SettingsTexts:
     def __init__(self, scratch: Path): ...
 
     def count(self) -> int:
-        return 1500
+        return 1000
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
         outside, place = Outside(folder / "outside"), folder / "inside"
@@ -224,7 +224,7 @@ class OddRuns:
     def __init__(self, scratch: Path): ...
 
     def count(self) -> int:
-        return 300
+        return 200
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
         method = rng.choice(METHODS[:9])

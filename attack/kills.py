@@ -10,7 +10,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,10 +98,10 @@ class Kills:
 
     name = "kills"
 
-    def __init__(self, scratch: Path):
+    def __init__(self, scratch: Path, commands: Sequence[tuple[str, ...]] = COMMANDS):
         self.whole: dict[tuple[str, ...], Any] = {}
         self.points: list[tuple[tuple[str, ...], int, int]] = []  # command, operation, operations in all
-        for number, words in enumerate(COMMANDS):
+        for number, words in enumerate(commands):
             folder = scratch / f"whole-{number}"
             folder.mkdir(parents=True)
             ended = command(*words, folder=folder, before=Killer(0, folder / "count").install)

@@ -127,6 +127,8 @@ def _child(function: Callable[[], None], folder: Path, out: int, err: int) -> No
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(out, 1)
         os.dup2(err, 2)
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
         function()
         code = 0
     except SystemExit as end:

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from conftest import Silent, run_quietly, settings_for
-from cscct.api import load, resume
+from cscct.api import compare, load, resume
 from cscct.config import Settings
 from cscct.errors import UserError
 from cscct.runs.checkpoints import Checkpoints
-from cscct.runs.files import read_tensors, save_tensors, weights_sha256, write_text
+from cscct.runs.files import read_tensors, save_tensors, truncate, weights_sha256, write_text
 from cscct.runs.first_tasks import FirstTaskCache, first_task_fingerprint
 from cscct.runs.folder import RunFolder
 
@@ -223,8 +223,6 @@ def test_a_kill_before_the_config_is_written_leaves_a_folder_that_can_be_used(
 
 
 def test_checkpoints_left_after_the_end_are_removed_by_resume_and_compare(tmp_path: Path) -> None:
-    from cscct.api import compare
-
     given = {"train.epochs": 1, "data.train_per_class": 4, "runtime.threads": 1}
 
     def compared() -> None:
@@ -295,3 +293,23 @@ def test_a_changed_model_is_not_loaded(tmp_path: Path) -> None:
         file.write_bytes(damaged)
         with pytest.raises(UserError, match="another checksum"):
             load(tmp_path / "run")
+
+
+def test_pipes_in_a_run_folder_are_not_waited_for(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    os.mkfifo(tmp_path / "metrics.jsonl")
+    os.mkfifo(tmp_path / "origin.json")
+    with pytest.raises(UserError, match="is a pipe"):
+        folder.append_metrics({})
+    with pytest.raises(UserError, match="is a pipe"):
+        truncate(tmp_path / "metrics.jsonl", 0)
+    assert folder.origin() == (None, [])
+
+
+def test_shared_first_tasks_of_a_comparison_are_not_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "both").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "both" / "first-tasks").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="first-tasks is a link"):
+        compare(["lucir", "icarl"], "digits", seeds=[1], settings={"train.epochs": 1}, out=tmp_path / "both")
+    assert not list((tmp_path / "elsewhere").iterdir())

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import socket
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -62,26 +63,38 @@ def truncate(path: Path, size: int) -> None:
 
 
 def open_own(path: Path, flags: int) -> IO[bytes]:
-    """A file of our own. A link in its place is refused: in a folder that somebody else made it may lead anywhere."""
+    """A file of our own. A link in its place is refused: in a folder that somebody else made it may lead anywhere. A
+    pipe is too: it would be waited for."""
+    safely = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
-        descriptor = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        descriptor = os.open(path, flags | safely, 0o666)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise UserError(
                 f"{path} is a link, and files of a run are not written through links: remove it."
             ) from error
+        if error.errno == errno.ENXIO:
+            raise UserError(f"{path} is a pipe or a device, not a file of a run: remove it.") from error
         raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UserError(f"{path} is a pipe or a device, not a file of a run: remove it.")
     return os.fdopen(descriptor, "wb" if flags & os.O_WRONLY else "r+b")
 
 
 def own_folder(path: Path) -> Path:
     """A folder inside a run folder, made if it is not there. A link in its place is refused."""
+    not_a_link(path).mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def not_a_link(path: Path) -> Path:
+    """The path of a folder inside another of ours. A link in its place is refused."""
     if path.is_symlink():
         raise UserError(
-            f"{path} is a link, and files of a run are not written through links: remove it, or put the whole run "
-            "folder where the link leads (--out)."
+            f"{path} is a link, and files of a run are not written through links: remove it, or put the whole folder "
+            "where the link leads (--out)."
         )
-    path.mkdir(parents=True, exist_ok=True)
     return path
 
 

@@ -118,11 +118,13 @@ class RunFolder:
 
     def origin(self) -> tuple[Path | None, list[Path]]:
         """Data folder and plugins as `remember_origin` stored them; nothing where that cannot be read."""
+        if not (self.path / ORIGIN).is_file():
+            return None, []
         try:
             stored = json.loads((self.path / ORIGIN).read_text(encoding="utf-8"))
             plugins = [Path(one) for one in stored["plugins"]]
             return (Path(stored["data_dir"]) if stored["data_dir"] else None), plugins
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return None, []
 
     def write_result(self, result: Mapping[str, Any]) -> None:

@@ -170,7 +170,10 @@ def _classes(
     """Names and means of the classes; the means are taken out of the tensors."""
     names = _described(metadata, "class_names", list[str], folder)
     if names is None:
-        names = [str(name) for entry in result.get("tasks", ()) for name in entry["classes"]]
+        try:
+            names = [str(name) for entry in result.get("tasks", ()) for name in entry["classes"]]
+        except (TypeError, KeyError) as error:
+            raise UserError(f"The result in {folder.path} is damaged: it does not name the classes.") from error
     means = tensors.pop("class_means", torch.empty(0))
     if means.ndim != 2 or len(means) != len(names) or not means.is_floating_point():
         raise UserError(f"{folder.path / MODEL} is damaged: it does not hold a mean for each of {len(names)} classes.")
