@@ -59,6 +59,24 @@ FITTING: tuple[tuple[type, tuple[str, ...]], ...] = (  # values by type; a bool 
     (bool, ("true", "false")),
     (int, ("1", "2", "3", "4", "7", "64", "0")),
     (float, ("0", "0.5", "1", "2", "1.0e-30", "1.0e+30", "-1", "0.99")),
+    (
+        str,
+        (
+            "none",
+            "mean",
+            "kmeans",
+            "linear",
+            "cosine",
+            "proxies",
+            "nme",
+            "natural",
+            "adamw",
+            "cosine",
+            "logits",
+            "ceil",
+        ),
+    ),
+    (list, ("[]", "[0]", "[0.5]", "[0, 1, 2, 3]", "[3, 2, 1]")),
 )
 METHODS = (
     "icarl",
@@ -68,8 +86,8 @@ METHODS = (
     "replay",
     "bic",
     "wa+csc",
-    "derpp",
-    "er_ace",
+    "der++",
+    "er-ace",
     "LUCIR",
     "lucir+x",
 )
@@ -200,19 +218,19 @@ def _argument(text: str) -> str:
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape")
 
 
-def fitting(rng: random.Random) -> str:
-    """A setting with a value of its type, which may still be refused."""
+def fitting(method: str, rng: random.Random) -> str:
+    """A setting of a method with a value of its type, which may still be refused."""
     from cscct.config import resolve
 
-    tree = resolve("lucir+cscct", "digits").dump()
-    del tree["cscct_version"], tree["runtime"], tree["seed"]  # other processes, compilers and devices are not for this
-    path = []
+    tree = resolve(method, "digits").dump()
+    tree = {key: value for key, value in tree.items() if isinstance(value, dict) and key != "runtime"}
+    path: list[str] = []
     while isinstance(tree, dict) and tree:
         path.append(rng.choice(sorted(tree)))
         tree = tree[path[-1]]
-    if "compile" in path:
+    if "compile" in path:  # minutes
         return "numerics.fold=false"
-    values = next((values for kind, values in FITTING if isinstance(tree, kind)), SMALL)
+    values = next((values for kind, values in FITTING if isinstance(tree, kind)), ("null", "1", "2"))
     return f"{'.'.join(path)}={rng.choice(values)}"
 
 
@@ -228,7 +246,7 @@ class OddRuns:
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
         method = rng.choice(METHODS[:9])
-        odd = [fitting(rng) for _ in range(rng.randint(1, 3))]
+        odd = [fitting(method, rng) for _ in range(rng.randint(1, 3))]
         words = ["run", method, "digits", *sets(*TINY, *odd), "--json"]
         results = [command(*words, "--out", str(folder / f"run-{i}"), folder=folder) for i in range(2)]
         found = Found("refused in a sentence" if results[0].code else "same numbers", f"{method} {' '.join(odd)}")

@@ -54,7 +54,7 @@ class Killer:
         if event == "open":
             path, mode, flags = arguments
             writes = any(letter in mode for letter in "wax+") if isinstance(mode, str) else bool(flags & WRITING)
-            if writes and not str(path).startswith("/dev/"):
+            if writes and not isinstance(path, int) and not str(path).startswith("/dev/"):
                 self.operation()
         elif event in EVENTS:
             self.operation()

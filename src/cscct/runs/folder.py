@@ -138,7 +138,7 @@ class RunFolder:
         try:
             loaded = json.loads(path.read_text(encoding="utf-8"))
             check_result_sha256(loaded)
-        except (OSError, ValueError, RecursionError) as error:
+        except (OSError, ValueError, RecursionError, ArithmeticError) as error:
             raise UserError(f"{path} is damaged ({error}): delete it, and the run starts anew.") from error
         if not isinstance(loaded, dict):
             raise UserError(f"{path} is damaged: it does not hold the result of a run. Delete it to start anew.")
