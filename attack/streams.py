@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from kills import difference
 from small_runs import COMPARE, LUCIR, numbers_of
-from watch import Found, Outside, command
+from watch import Found, Outside, command, set_stream
 
 PART = 3  # cases of each way
 STREAMS = ("stdin", "stdout", "stderr")
@@ -24,7 +23,7 @@ def _closed(*streams: int) -> Callable[[], None]:
     def before() -> None:
         for stream in streams:
             os.close(stream)
-            setattr(sys, STREAMS[stream], None)
+            set_stream(STREAMS[stream], None)
 
     return before
 
@@ -52,7 +51,7 @@ def _full(stream: int) -> Callable[[], None]:
 def _redirect(descriptor: int, stream: int) -> None:
     """As a program finds its streams that was started so."""
     os.dup2(descriptor, stream)
-    setattr(sys, STREAMS[stream], os.fdopen(stream, "w", closefd=False))
+    set_stream(STREAMS[stream], os.fdopen(stream, "w", closefd=False))
 
 
 def _signals(*numbers: int, after: float) -> Callable[[], None]:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 LIMIT = 60.0  # seconds, after which a command hangs; the longest takes a few
 MEMORY = 8 << 30  # bytes of address space, so that what asks for much more does not disturb the machine
@@ -127,8 +128,8 @@ def _child(function: Callable[[], None], folder: Path, out: int, err: int) -> No
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(out, 1)
         os.dup2(err, 2)
-        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-        sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+        set_stream("stdout", open(1, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
+        set_stream("stderr", open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False))  # noqa: SIM115
         function()
         code = 0
     except SystemExit as end:
@@ -141,6 +142,12 @@ def _child(function: Callable[[], None], folder: Path, out: int, err: int) -> No
             with suppress(BaseException):
                 stream.flush()
         os._exit(code)
+
+
+def set_stream(name: str, stream: IO[str] | None) -> None:
+    """As if the process had been started with this stream; None: with it closed."""
+    setattr(sys, name, stream)
+    setattr(sys, f"__{name}__", stream)
 
 
 def _wait(child: int, limit: float) -> int | None:

@@ -153,7 +153,7 @@ class RunFolder:
         those it knows, half a line at the end is cut off."""
         if size < self.metrics_size():
             truncate(self.path / METRICS, size)
-        elif size > self.metrics_size():
+        elif size > self.metrics_size() and (self.path / METRICS).is_file():
             truncate(self.path / METRICS, (self.path / METRICS).read_bytes().rfind(b"\n") + 1)
 
     def append_metrics(self, record: Mapping[str, Any]) -> None:
