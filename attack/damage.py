@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from kills import Killer, difference
+from kills import Killer, counted_operations, difference
 from small_runs import COMPARE, LUCIR, numbers_of, plain
 from watch import Ended, Found, Outside, command, guarded
 
@@ -104,18 +104,18 @@ class Damage:
         self.sources = {name: scratch / name for name in ("finished", "interrupted", "comparison")}
         for folder in self.sources.values():
             folder.mkdir(parents=True)
-        self._run(self.sources["finished"], *LUCIR)
+        operations = counted_operations(self.sources["finished"], *LUCIR)
         self.numbers = numbers_of(self.sources["finished"])
         self.predictions = _checked(predict(self.sources["finished"])).out
-        self._run(self.sources["finished"], *REPORT)
+        _checked(command(*REPORT, folder=self.sources["finished"]))
         self.summary = (self.sources["finished"] / "report" / "summary.csv").read_text()
-        self._interrupt(self.sources["interrupted"], 0.65, *LUCIR)
+        command(*LUCIR, folder=self.sources["interrupted"], before=Killer(int(0.65 * operations)).install)
         assert len(list((self.sources["interrupted"] / "run" / "checkpoints").glob("*.json"))) > 1
         whole = scratch / "comparison-whole"
         whole.mkdir()
-        self._run(whole, *COMPARE)
+        operations = counted_operations(whole, *COMPARE)
         self.compared = numbers_of(whole)
-        self._interrupt(self.sources["comparison"], 0.8, *COMPARE)
+        command(*COMPARE, folder=self.sources["comparison"], before=Killer(int(0.8 * operations)).install)
         self.points: list[tuple[str, str, str]] = []
         for name, folder in self.sources.items():
             # Not the folders that a command names: those may be links, as their owner wishes.
@@ -123,17 +123,6 @@ class Damage:
             files = {str(path.relative_to(folder)) for path in inside}
             files |= {f"run/{one}" for one in WORKING if name != "comparison"}
             self.points += itertools.product([name], sorted(files), [*CONTENTS, *PLACES])
-
-    def _run(self, folder: Path, *words: str) -> None:
-        _checked(command(*words, folder=folder))
-
-    def _interrupt(self, folder: Path, part: float, *words: str) -> None:
-        """Killed when so much of its file operations are done."""
-        counting = folder.with_name(folder.name + "-count")
-        counting.mkdir()
-        _checked(command(*words, folder=counting, before=Killer(0, counting / "count").install))
-        at = int(part * int((counting / "count").read_text()))
-        command(*words, folder=folder, before=Killer(at).install)
 
     def count(self) -> int:
         return len(self.points)

@@ -104,9 +104,7 @@ class Kills:
         for number, words in enumerate(commands):
             folder = scratch / f"whole-{number}"
             folder.mkdir(parents=True)
-            ended = command(*words, folder=folder, before=Killer(0, folder / "count").install)
-            assert ended.code == 0, ended.err
-            total = int((folder / "count").read_text())
+            total = counted_operations(folder, *words)
             self.whole[words] = numbers_of(folder)
             self.points += [(words, at, total) for at in range(1, total + 1)]
 
@@ -132,6 +130,14 @@ class Kills:
             found.faults.append(f"changed number: {difference(self.whole[words], numbers)}")
         found.faults += [f"left behind: {path.name}" for path in place.rglob("*") if _leftover(path)]
         return found
+
+
+def counted_operations(folder: Path, *words: str) -> int:
+    """Carries out a command, and returns the number of its file operations."""
+    count = folder.with_name(f"{folder.name}.operations")
+    ended = command(*words, folder=folder, before=Killer(0, count).install)
+    assert ended.code == 0, ended.err
+    return int(count.read_text())
 
 
 def difference(expected: Any, found: Any) -> str:
