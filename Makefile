@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 LOWEST ?= .venv-lowest
 LOWEST_PYTHON ?= python3.11
 
-.PHONY: demo test test-portable test-lowest lint docs bench soak clean
+.PHONY: demo test test-portable test-lowest lint docs bench soak attack clean
 
 demo: $(VENV)/.installed
 	$(BIN)/cscct compare lucir lucir+cscct --dataset digits
@@ -42,6 +42,12 @@ docs: $(VENV)/.installed-dev
 # Twenty kills a base instead of three.
 soak: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 CSCCT_KILLS=20 $(BIN)/python -m pytest -n $(WORKERS) tests/runs/test_resume.py -k killed -v
+
+# Kills, damage and fuzzed inputs. The counts go to attack/results.json and from there to docs/reliability.md.
+SEED ?= 1
+attack: $(VENV)/.installed-dev
+	$(BIN)/python attack/attack.py --seed $(SEED) --json attack/results.json
+	$(BIN)/python attack/page.py
 
 # A quarter of an hour on a quiet machine. Writes docs/performance.md.
 bench: $(VENV)/.installed-dev

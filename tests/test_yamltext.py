@@ -141,3 +141,8 @@ def test_random_text_ends_in_settings_or_a_sentence(seed: int) -> None:
             accepted += 1
             resolve("lucir+cscct", "digits", config=raw)
     assert accepted > 50
+
+
+def test_a_name_of_very_many_parts_is_refused() -> None:
+    with pytest.raises(UserError, match="at most 50 parts"):
+        parse_override(".".join(["a"] * 3000) + "=1")

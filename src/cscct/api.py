@@ -154,7 +154,10 @@ def finished_run(folder: RunFolder) -> Run | None:
     """The run in a folder, if it is finished; its data is not needed."""
     folder.config()  # raises if there is no run
     result = folder.result()
-    return Run(folder.path, result) if result.get("status") == "finished" else None
+    if result.get("status") != "finished":
+        return None
+    folder.clear_stale_checkpoints()
+    return Run(folder.path, result)
 
 
 def run_settings(

@@ -126,6 +126,9 @@ def parse_override(text: str) -> Raw:
 
 def nested(key: str, value: Any) -> Raw:
     """`train.lr`, 0.1 -> {"train": {"lr": 0.1}}."""
-    for part in reversed(key.strip().split(".")):
+    parts = key.strip().split(".")
+    if len(parts) > MAX_DEPTH:
+        raise UserError(f"There is no setting {key[:40]}...: a name has at most {MAX_DEPTH} parts.")
+    for part in reversed(parts):
         value = {part: value}
     return dict(value)

@@ -8,7 +8,7 @@ import pytest
 import torch
 import yaml
 
-from cscct.analysis.load import find_runs
+from cscct.analysis.load import find_runs, read_runs
 from cscct.errors import UserError
 from cscct.runs.folder import RunFolder
 from synthetic import groups_in, make_run
@@ -83,3 +83,14 @@ def test_small_floats_are_read(tmp_path: Path) -> None:
     folder.save_task(1, {"similarity": torch.full((2, 4), 0.5, dtype=torch.bfloat16)})
     (group,) = groups_in(tmp_path)
     assert (group.runs[0].tensors(1)["similarity"] == 0.5).all()
+
+
+@pytest.mark.parametrize("line", ["method: [lucir]", "data: text", "network: 3"])
+def test_a_config_of_odd_values_is_refused(line: str, tmp_path: Path) -> None:
+    make_run(tmp_path / "a")
+    config = tmp_path / "a" / "config.yaml"
+    raw = yaml.safe_load(config.read_text())
+    key, _, value = line.partition(": ")
+    config.write_text(yaml.safe_dump({**raw, key: yaml.safe_load(value)}))
+    with pytest.raises(UserError, match=rf"config\.yaml is damaged: {key} in it is"):
+        read_runs([tmp_path / "a"], print)

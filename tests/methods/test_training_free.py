@@ -16,7 +16,7 @@ from cscct.learn.dataset import load_dataset
 from cscct.learn.predict import HEADLINES
 from cscct.predictors import PREDICTORS, ClassStatistics
 from cscct.report import write_report
-from cscct.runs.files import load_tensors
+from cscct.runs.files import read_tensors
 from cscct.runs.folder import RunFolder
 from cscct.runs.runner import execute
 from cscct.studies.estimate import seconds
@@ -74,7 +74,7 @@ def test_stopped_after_every_task_it_ends_as_if_nothing_had_happened(whole: Path
     result = execute(settings, dataset, folder, stop=lambda: True)
     assert without_timings(result) == without_timings(RunFolder(whole).result())
     for file in ("model.safetensors", "tasks/003.safetensors"):
-        found, expected = load_tensors(folder.path / file), load_tensors(whole / file)
+        found, expected = read_tensors(folder.path / file)[0], read_tensors(whole / file)[0]
         assert set(found) == set(expected)
         assert all(torch.equal(tensor, expected[name]) for name, tensor in found.items())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,11 +10,11 @@ import pytest
 import torch
 
 from conftest import Silent, run_quietly, settings_for
-from cscct.api import resume
+from cscct.api import compare, load, resume
 from cscct.config import Settings
 from cscct.errors import UserError
 from cscct.runs.checkpoints import Checkpoints
-from cscct.runs.files import weights_sha256, write_text
+from cscct.runs.files import read_tensors, save_tensors, truncate, weights_sha256, write_text
 from cscct.runs.first_tasks import FirstTaskCache, first_task_fingerprint
 from cscct.runs.folder import RunFolder
 from cscct.studies.plan import PlannedRun
@@ -208,3 +209,110 @@ def test_checkpoints_left_by_a_kill_after_the_end_are_removed(tmp_path: Path) ->
     Checkpoints(tmp_path / "run" / "checkpoints").save({"a": torch.ones(1)}, {})
     run_quietly(tmp_path / "run", "lucir", *SMALL)
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_a_kill_before_the_config_is_written_leaves_a_folder_that_can_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    settings, folder = settings_for("lucir"), RunFolder(tmp_path / "run")
+    monkeypatch.setattr("cscct.runs.folder.write_text", killed)
+    with pytest.raises(KeyboardInterrupt):
+        folder.create(settings)
+    assert folder.state(settings) == "free"
+
+
+def test_checkpoints_left_after_the_end_are_removed_by_resume_and_compare(tmp_path: Path) -> None:
+    given = {"train.epochs": 1, "data.train_per_class": 4, "runtime.threads": 1}
+
+    def compared() -> None:
+        compare(["lucir", "icarl"], "digits", seeds=[1], settings=given, out=tmp_path / "both")
+
+    compared()
+    left = Checkpoints(tmp_path / "both" / "icarl-seed1" / "checkpoints")
+    for again in (compared, lambda: resume(tmp_path / "both" / "icarl-seed1")):
+        left.save({"a": torch.ones(1)}, {})
+        again()
+        assert not left.folder.exists()
+
+
+def test_a_result_that_was_changed_is_noticed(tmp_path: Path) -> None:
+    result = run_quietly(tmp_path / "run", "lucir", *SMALL)
+    file = tmp_path / "run" / "result.json"
+    whole = file.read_text()
+    assert RunFolder(tmp_path / "run").result() == result
+    changes = [('"seed": 1', '"seed": 2'), ('"0"', '"O"'), ('"status": "finished"', '"status": "running"')]
+    for old, new in [
+        *changes,
+        (f'"last_accuracy": {result["summary"]["nme"]["last_accuracy"]}', '"last_accuracy": 99.0'),
+    ]:
+        assert old in whole
+        file.write_text(whole.replace(old, new, 1))
+        with pytest.raises(UserError, match=r"result\.json is damaged .*another checksum"):
+            RunFolder(tmp_path / "run").result()
+    file.write_text(whole.replace('"seconds": ', '"seconds": 1'))  # times are not part of what is checked
+    assert RunFolder(tmp_path / "run").result()["summary"] == result["summary"]
+
+
+def test_files_of_tensors_carry_a_checksum(tmp_path: Path) -> None:
+    path = tmp_path / "file.safetensors"
+    tensors = {
+        "a": torch.ones(3),
+        "b": torch.ones(2, 2, dtype=torch.bfloat16),
+        "c": torch.tensor(3),
+        "d": torch.empty(0, 2),
+    }
+    save_tensors(path, tensors, {"names": "abc"})
+    found, texts = read_tensors(path)
+    assert weights_sha256(found) == weights_sha256(tensors)
+    assert texts["names"] == "abc"
+    whole = path.read_bytes()
+    for changed in (
+        whole.replace(b"abc", b"abd"),
+        whole[:-1] + b"\x01",
+        whole.replace(b'"a"', b'"e"'),
+        whole[:-1],
+        b"",
+    ):
+        path.write_bytes(changed)
+        with pytest.raises(ValueError, match=r"checksum|."):
+            read_tensors(path)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(ValueError, match="no such file"):
+        read_tensors(path)
+
+
+def test_a_changed_model_is_not_loaded(tmp_path: Path) -> None:
+    run_quietly(tmp_path / "run", "lucir", *SMALL)
+    file = tmp_path / "run" / "model.safetensors"
+    assert load(tmp_path / "run").class_names
+    whole = file.read_bytes()
+    for damaged in (whole[:-1] + bytes([whole[-1] ^ 1]), whole.replace(b'\\"3\\"', b'\\"4\\"')):
+        assert damaged != whole
+        file.write_bytes(damaged)
+        with pytest.raises(UserError, match="another checksum"):
+            load(tmp_path / "run")
+
+
+def test_pipes_in_a_run_folder_are_not_waited_for(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    os.mkfifo(tmp_path / "metrics.jsonl")
+    os.mkfifo(tmp_path / "origin.json")
+    with pytest.raises(UserError, match="is a pipe"):
+        folder.append_metrics({})
+    with pytest.raises(UserError, match="is a pipe"):
+        truncate(tmp_path / "metrics.jsonl", 0)
+    folder.cut_metrics(100)
+    assert folder.origin() == (None, [])
+
+
+def test_shared_first_tasks_of_a_comparison_are_not_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "both").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "both" / "first-tasks").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="first-tasks is a link"):
+        compare(["lucir", "icarl"], "digits", seeds=[1], settings={"train.epochs": 1}, out=tmp_path / "both")
+    assert not list((tmp_path / "elsewhere").iterdir())

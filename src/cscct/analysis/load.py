@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
-from safetensors import SafetensorError
 
 from ..config import Settings
 from ..config.layers import merge, with_new_names
@@ -93,8 +92,8 @@ class Run:
     def tensors(self, task: int) -> dict[str, Array]:
         try:
             tensors = RunFolder(self.path).task(task)
-        except (OSError, SafetensorError) as error:
-            raise Missing(f"{self.path / 'tasks'} lacks a readable file of task {task + 1}.") from error
+        except ValueError as error:
+            raise Missing(f"{self.path / 'tasks'} lacks a readable file of task {task + 1}: {error}.") from error
         # NumPy has no bfloat16 and no floats of 8 bits.
         small = {name for name, tensor in tensors.items() if tensor.is_floating_point() and tensor.itemsize < 4}
         return {name: (tensor.float() if name in small else tensor).numpy() for name, tensor in tensors.items()}
@@ -185,4 +184,9 @@ def stored_settings(path: Path) -> Raw:
 
     Nothing is looked up or validated, so runs of a plugin and of another version are read without it.
     """
-    return merge(Settings(method="", dataset="").dump(), with_new_names(read_config(path / CONFIG)))
+    defaults = Settings(method="", dataset="").dump()
+    settings = merge(Settings(method="", dataset="").dump(), with_new_names(read_config(path / CONFIG)))
+    for key, value in defaults.items():
+        if isinstance(value, str | dict) and not isinstance(settings[key], type(value)):
+            raise UserError(f"{path / CONFIG} is damaged: {key} in it is {settings[key]!r:.60}. Leave {path} out.")
+    return settings

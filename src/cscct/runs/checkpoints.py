@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .files import own_folder, write_bytes
+from .files import json_sha256, own_folder, write_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,7 +39,7 @@ class Checkpoints:
         number = numbers[-1] + 1 if numbers else 1
         blob = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
         content = {"tensors_sha256": hashlib.sha256(blob).hexdigest(), "state": state}
-        text = json.dumps({**content, "sha256": _digest(content)})
+        text = json.dumps({**content, "sha256": json_sha256(content)})
         write_bytes(self._tensors(number), blob)
         write_bytes(self._state(number), text.encode())
         for old in numbers[: 1 - KEPT]:
@@ -70,7 +70,7 @@ class Checkpoints:
         from safetensors.torch import load
 
         content = json.loads(self._state(number).read_bytes())
-        if _digest({key: content[key] for key in ("tensors_sha256", "state")}) != content["sha256"]:
+        if json_sha256({key: content[key] for key in ("tensors_sha256", "state")}) != content["sha256"]:
             raise ValueError("its state has another checksum")
         blob = self._tensors(number).read_bytes()
         if hashlib.sha256(blob).hexdigest() != content["tensors_sha256"]:
@@ -93,7 +93,3 @@ class Checkpoints:
 
     def _state(self, number: int) -> Path:
         return self.folder / f"checkpoint-{number:06}.json"
-
-
-def _digest(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

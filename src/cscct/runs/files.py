@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import socket
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
@@ -22,6 +24,7 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 UNUSABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.EEXIST)
 
 LOCK, HOLDER = ".lock", ".lock-holder"
+CHECKSUM = "sha256"  # of a file's content, in it
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -60,26 +63,38 @@ def truncate(path: Path, size: int) -> None:
 
 
 def open_own(path: Path, flags: int) -> IO[bytes]:
-    """A file of our own. A link in its place is refused: in a folder that somebody else made it may lead anywhere."""
+    """A file of our own. A link in its place is refused: in a folder that somebody else made it may lead anywhere. A
+    pipe is too: it would be waited for."""
+    safely = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
-        descriptor = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        descriptor = os.open(path, flags | safely, 0o666)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise UserError(
                 f"{path} is a link, and files of a run are not written through links: remove it."
             ) from error
+        if error.errno == errno.ENXIO:
+            raise UserError(f"{path} is a pipe or a device, not a file of a run: remove it.") from error
         raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UserError(f"{path} is a pipe or a device, not a file of a run: remove it.")
     return os.fdopen(descriptor, "wb" if flags & os.O_WRONLY else "r+b")
 
 
 def own_folder(path: Path) -> Path:
     """A folder inside a run folder, made if it is not there. A link in its place is refused."""
+    not_a_link(path).mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def not_a_link(path: Path) -> Path:
+    """The path of a folder inside another of ours. A link in its place is refused."""
     if path.is_symlink():
         raise UserError(
-            f"{path} is a link, and files of a run are not written through links: remove it, or put the whole run "
-            "folder where the link leads (--out)."
+            f"{path} is a link, and files of a run are not written through links: remove it, or put the whole folder "
+            "where the link leads (--out)."
         )
-    path.mkdir(parents=True, exist_ok=True)
     return path
 
 
@@ -144,35 +159,69 @@ def lock_holder(folder: Path) -> str:
     return "another process"
 
 
-def load_tensors(path: Path) -> dict[str, Tensor]:
-    from safetensors.torch import load_file
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and texts of a file. A `ValueError` says why it cannot be read, or that its checksum differs."""
+    from safetensors import SafetensorError, safe_open
 
-    return load_file(path)
-
-
-def load_metadata(path: Path) -> dict[str, str]:
-    """The texts that a file of tensors carries."""
-    from safetensors import safe_open
-
-    with safe_open(path, "pt") as file:
-        return dict(file.metadata() or {})
+    if not path.is_file():  # a pipe would be waited for
+        raise ValueError("there is no such file")
+    try:
+        with safe_open(path, "pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            metadata = dict(file.metadata() or {})
+    except (OSError, SafetensorError, AttributeError) as error:  # the last: a type that torch does not know
+        raise ValueError(str(error)) from error
+    if metadata.get(CHECKSUM, _checksum(tensors, metadata)) != _checksum(tensors, metadata):
+        raise ValueError("its content has another checksum")
+    return tensors, metadata
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """With a checksum of tensors and texts, which `read_tensors` compares."""
     from safetensors.torch import save
 
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_bytes(path, save(plain, metadata=dict(metadata) if metadata else None))
+    texts = dict(metadata or {})
+    write_bytes(path, save(plain, metadata={**texts, CHECKSUM: _checksum(plain, texts)}))
+
+
+def _checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    texts = {name: text for name, text in metadata.items() if name != CHECKSUM}
+    return json_sha256([weights_sha256(tensors), texts])
 
 
 def weights_sha256(tensors: Mapping[str, Tensor]) -> str:
     """A fingerprint of names, shapes and bits."""
+    import torch
+
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        digest.update(tensor.numpy().tobytes())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())  # NumPy does not know all types
     return digest.hexdigest()
+
+
+def json_sha256(content: Any) -> str:
+    """A fingerprint of values as JSON holds them."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def result_sha256(result: Mapping[str, Any]) -> str:
+    """A fingerprint of a result but for times and the machine."""
+    tasks = [{key: value for key, value in task.items() if key != "seconds"} for task in result["tasks"]]
+    rest = {key: value for key, value in result.items() if key not in (CHECKSUM, "environment", "tasks")}
+    return json_sha256([rest, tasks])
+
+
+def check_result_sha256(result: Any) -> None:
+    """A `ValueError` where a stored result is not what was written; those of older versions have no checksum."""
+    try:
+        changed = CHECKSUM in result and result[CHECKSUM] != result_sha256(result)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError("it does not hold the result of a run") from error
+    if changed:
+        raise ValueError("its content has another checksum")
 
 
 def unused_path(parent: Path, name: str) -> Path:

@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from safetensors import SafetensorError
-
 from ..config import Settings
 from ..errors import Warn
 from ..specs import NetworkSpec
-from .files import load_metadata, load_tensors, save_tensors, weights_sha256
+from .files import CHECKSUM, read_tensors, save_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,17 +32,17 @@ class FirstTaskCache:
         if not path.is_file():
             return None
         try:
-            tensors, metadata = load_tensors(path), load_metadata(path)
-        except (OSError, SafetensorError) as error:
-            tensors, metadata = {}, {"error": str(error)}
-        if metadata.get("weights_sha256") != weights_sha256(tensors):
+            tensors, metadata = read_tensors(path)
+        except ValueError:
+            metadata = {}
+        if CHECKSUM not in metadata:
             warn(f"The shared first task {path} is damaged, and is trained again.")
             return None
         return tensors
 
     def put(self, fingerprint: str, tensors: Mapping[str, Tensor]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        save_tensors(self._path(fingerprint), tensors, {"weights_sha256": weights_sha256(tensors)})
+        save_tensors(self._path(fingerprint), tensors)
 
     def _path(self, fingerprint: str) -> Path:
         return self.folder / f"{fingerprint}.safetensors"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,8 +21,10 @@ from .files import (
     HOLDER,
     LOCK,
     append_line,
-    load_tensors,
+    check_result_sha256,
+    locked,
     own_folder,
+    read_tensors,
     save_tensors,
     temporary_name,
     truncate,
@@ -118,8 +122,9 @@ class RunFolder:
         self.checkpoints.clear()
         for name in (METRICS, MODEL, RESULT):
             (self.path / name).unlink(missing_ok=True)
-        for old in own_folder(self.path / TASKS).glob("[0-9][0-9][0-9]*.safetensors"):
-            old.unlink()
+        if os.path.lexists(self.path / TASKS):  # before there is a config, a folder with it would not be taken for ours
+            for old in own_folder(self.path / TASKS).glob("[0-9][0-9][0-9]*.safetensors"):
+                old.unlink()
         write_text(self.path / CONFIG, yaml.safe_dump(settings.dump(), sort_keys=False, allow_unicode=True))
 
     def remember_origin(self, data_dir: Path | None, plugins: Sequence[Path]) -> None:
@@ -132,11 +137,13 @@ class RunFolder:
 
     def origin(self) -> tuple[Path | None, list[Path]]:
         """Data folder and plugins as `remember_origin` stored them; nothing where that cannot be read."""
+        if not (self.path / ORIGIN).is_file():
+            return None, []
         try:
             stored = json.loads((self.path / ORIGIN).read_text(encoding="utf-8"))
             plugins = [Path(one) for one in stored["plugins"]]
             return (Path(stored["data_dir"]) if stored["data_dir"] else None), plugins
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return None, []
 
     def write_result(self, result: Mapping[str, Any]) -> None:
@@ -150,7 +157,8 @@ class RunFolder:
         try:
             loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             check_result(loaded)
-        except (OSError, ValueError, RecursionError) as error:
+            check_result_sha256(loaded)
+        except (OSError, ValueError, RecursionError, ArithmeticError) as error:
             raise DamagedRun(
                 f"{path} is damaged ({error}): delete it, and the run goes on from its last checkpoint, or starts anew."
             ) from error
@@ -165,7 +173,7 @@ class RunFolder:
         those it knows, half a line at the end is cut off."""
         if size < self.metrics_size():
             truncate(self.path / METRICS, size)
-        elif size > self.metrics_size():
+        elif size > self.metrics_size() and (self.path / METRICS).is_file():
             truncate(self.path / METRICS, (self.path / METRICS).read_bytes().rfind(b"\n") + 1)
 
     def append_metrics(self, record: Mapping[str, Any]) -> None:
@@ -177,7 +185,8 @@ class RunFolder:
         save_tensors(self._task(index), tensors)
 
     def task(self, index: int) -> dict[str, Tensor]:
-        return load_tensors(self._task(index))
+        """What `save_task` stored. A `ValueError` says why that cannot be read."""
+        return read_tensors(self._task(index))[0]
 
     def _task(self, index: int) -> Path:
         return self.path / TASKS / f"{index:03}.safetensors"
@@ -190,6 +199,12 @@ class RunFolder:
 
     def clear_checkpoints(self) -> None:
         self.checkpoints.clear()
+
+    def clear_stale_checkpoints(self) -> None:
+        """Of a finished run: those that a process left which was killed just before it removed them."""
+        if self.checkpoints.folder.is_dir():
+            with suppress(UserError, OSError), locked(self.path):  # whoever holds the lock removes them itself
+                self.clear_checkpoints()
 
 
 class ReadOnlyRunFolder(RunFolder):

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import TypeAdapter, ValidationError
-from safetensors import SafetensorError, safe_open
+from pydantic import Field, TypeAdapter, ValidationError
 from torch import Tensor
 
 from ..config import NumericsSpec
-from ..config.schema import as_json
+from ..config.schema import RuntimeSpec, as_json
 from ..data.images import ImageReader
 from ..data.registry import DATASETS
 from ..errors import UserError
@@ -30,9 +28,11 @@ from ..nets import HEADS, architectures, for_inference, parse_backbone
 from ..predictors import LinearPredictor
 from ..specs import NetworkSpec, TransformSpec
 from ..yamltext import Raw
+from .files import read_tensors
 from .folder import MODEL, RunFolder
 
 T = TypeVar("T")
+Pixels = Annotated[int, Field(ge=1, le=65535)]
 
 
 class TrainedModel:
@@ -108,12 +108,13 @@ def load_model(
     if not (folder.path / MODEL).is_file():
         raise UserError(f"The run in {folder.path} is not finished, so there is no model in it: cscct resume it first.")
     tensors, metadata = _read_model(folder.path / MODEL)
+    names, means = _classes(tensors, metadata, result, folder)
     prediction = prediction or str(result.get("headline", "classifier"))
     if prediction not in HEADLINES:
         raise UserError(f"prediction must be {' or '.join(HEADLINES)}, not {prediction!r}.")
-    predictor = _predictor(tensors, prediction, folder)
+    predictor = _predictor(tensors, means, prediction, folder)
     transform = _section(config.get("data", {}), "transform", TransformSpec, folder)
-    channels = int(metadata.get("channels") or _channels(tensors))
+    channels = _described(metadata, "channels", Literal[1, 3], folder) or _channels(tensors)
     spec = _section(config, "network", NetworkSpec, folder)
     spec = replace(spec, backbone=backbone or spec.backbone)
     wanted = parse_backbone(spec.backbone)
@@ -124,70 +125,95 @@ def load_model(
                 f"The run in {folder.path} has the {kind} {name!r}, which is not known here: load the plugin that "
                 "registers it, or pass your own module to cscct.load(..., backbone=...)."
             )
-    network = network_for(spec, channels, seed=0, pretrained=False)
     try:
+        network = network_for(spec, channels, seed=0, pretrained=False)
         network.load(tensors)
-    except (RuntimeError, KeyError) as error:
+    except (RuntimeError, LookupError, ValueError, TypeError, ArithmeticError) as error:
         raise UserError(f"{folder.path / MODEL} does not fit the network that {folder.path} describes.") from error
     target = torch.device(choose_device(device))
     numerics = _section(config, "numerics", NumericsSpec, folder)
     evaluator = Evaluator(
         network.to(target, memory_format=torch.channels_last),  # type: ignore[call-overload]
-        int(config.get("runtime", {}).get("eval_batch_size", 128)),
+        _section(config, "runtime", RuntimeSpec, folder).eval_batch_size,
         target,
         precision=precision_of(numerics.precision, target),
         prepare=partial(for_inference, fold=numerics.fold),
     )
-    reader = ImageReader(transform, channels, _image_size(metadata, config))
-    return TrainedModel(evaluator, predictor, _class_names(metadata, result), reader, prediction)
+    reader = ImageReader(transform, channels, _image_size(metadata, config, folder))
+    return TrainedModel(evaluator, predictor, names, reader, prediction)
 
 
 def _read_model(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     try:
-        with safe_open(path, "pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
+        return read_tensors(path)
+    except ValueError as error:
         raise UserError(f"{path} is damaged or not readable: {error}.") from error
 
 
-def _predictor(tensors: dict[str, Tensor], prediction: str, folder: RunFolder) -> Tensor | LinearPredictor:
-    """The class means or the predictor that is asked for; all of them are taken out of the tensors."""
-    means = tensors.pop("class_means")
+def _predictor(
+    tensors: dict[str, Tensor], means: Tensor, prediction: str, folder: RunFolder
+) -> Tensor | LinearPredictor:
+    """The class means or the predictor that is asked for; the predictors are taken out of the tensors."""
     names = {name: [key for key in tensors if key.startswith(f"{name}.")] for name in LINEAR}
-    found = {
-        name: LinearPredictor.from_tensors({key.removeprefix(f"{name}."): tensors.pop(key) for key in keys})
-        for name, keys in names.items()
-        if keys
+    stored = {
+        name: {key.removeprefix(f"{name}."): tensors.pop(key) for key in keys} for name, keys in names.items() if keys
     }
-    if prediction in LINEAR and prediction not in found:
+    if prediction not in LINEAR:
+        return means
+    if prediction not in stored:
         raise UserError(
             f"The run in {folder.path} is of a version that did not store {prediction}: use classifier or nme."
         )
-    return found.get(prediction, means)
-
-
-def _section(config: Raw, name: str, kind: type[T], folder: RunFolder) -> T:
     try:
-        return TypeAdapter(kind).validate_json(as_json(config.get(name) or {}))
-    except ValidationError as error:
+        predictor = LinearPredictor.from_tensors(stored[prediction])
+    except (LookupError, ValueError, RuntimeError) as error:
+        raise UserError(f"{folder.path / MODEL} is damaged: {prediction} in it is incomplete.") from error
+    if predictor.weight.shape != means.shape or predictor.bias.shape != means.shape[:1]:
+        raise UserError(f"{folder.path / MODEL} is damaged: {prediction} in it does not fit the classes.")
+    return predictor
+
+
+def _section(config: Any, name: str, kind: type[T], folder: RunFolder) -> T:
+    try:
+        return TypeAdapter(kind).validate_json(as_json(dict(config).get(name) or {}))
+    except (ValueError, TypeError) as error:  # a ValidationError is a ValueError
         raise UserError(f"The section {name} in the config of {folder.path} is damaged: {error}.") from error
+
+
+def _described(metadata: dict[str, str], name: str, kind: Any, folder: RunFolder) -> Any:
+    """What the file of the weights says of itself, or None; older versions wrote nothing there."""
+    try:
+        return TypeAdapter(kind).validate_json(metadata[name]) if name in metadata else None
+    except ValidationError as error:
+        raise UserError(f"{folder.path / MODEL} is damaged: {name} in it is {metadata[name][:40]!r}.") from error
 
 
 def _channels(tensors: dict[str, Tensor]) -> int:
     """Of the images: the first convolution tells, where the file does not (version 0.2)."""
-    return int(tensors["backbone.stem.0.weight"].shape[1])
+    weight = tensors.get("backbone.stem.0.weight", torch.empty(0))
+    return int(weight.shape[1]) if weight.ndim == 4 else 3
 
 
-def _image_size(metadata: dict[str, str], config: Raw) -> tuple[int, int] | None:
+def _image_size(metadata: dict[str, str], config: Raw, folder: RunFolder) -> tuple[int, int] | None:
     """Height and width of images that were learned as they were stored."""
     if "image_size" in metadata:
-        size = json.loads(metadata["image_size"])
-        return (int(size[0]), int(size[1])) if size else None
+        size: tuple[int, int] | None = _described(metadata, "image_size", tuple[Pixels, Pixels] | None, folder)
+        return size
     kind = DATASETS.get(str(config.get("dataset")))
     return (kind.extent.size, kind.extent.size) if kind and kind.extent else None
 
 
-def _class_names(metadata: dict[str, str], result: dict[str, Any]) -> list[str]:
-    if "class_names" in metadata:
-        return [str(name) for name in json.loads(metadata["class_names"])]
-    return [str(name) for entry in result.get("tasks", ()) for name in entry["classes"]]
+def _classes(
+    tensors: dict[str, Tensor], metadata: dict[str, str], result: dict[str, Any], folder: RunFolder
+) -> tuple[list[str], Tensor]:
+    """Names and means of the classes; the means are taken out of the tensors."""
+    names = _described(metadata, "class_names", list[str], folder)
+    if names is None:
+        try:
+            names = [str(name) for entry in result.get("tasks", ()) for name in entry["classes"]]
+        except (TypeError, KeyError) as error:
+            raise UserError(f"The result in {folder.path} is damaged: it does not name the classes.") from error
+    means = tensors.pop("class_means", torch.empty(0))
+    if means.ndim != 2 or len(means) != len(names) or not means.is_floating_point():
+        raise UserError(f"{folder.path / MODEL} is damaged: it does not hold a mean for each of {len(names)} classes.")
+    return names, means.float()

@@ -15,6 +15,7 @@ from ..data import Stream
 from ..learn.predict import HEADLINES, matrix_row
 from ..metrics import cumulative, summarize
 from ..structs import Task
+from .files import result_sha256
 from .folder import RunFolder
 
 Result = dict[str, Any]
@@ -60,6 +61,7 @@ class ResultRecord:
             **more,
             "environment": environment(self.settings),
         }
+        result["sha256"] = result_sha256(result)
         self.folder.write_result(result)
         return result
 

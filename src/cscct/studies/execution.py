@@ -63,12 +63,16 @@ def carry_out(
     again; when it returns True, runs write checkpoints and `Interrupted` is raised. A run that fails raises nothing
     here: see `StudyStatus.raise_for_failures`.
     """
+    from ..runs.files import not_a_link
     from ..runs.first_tasks import FirstTaskCache
     from ..runs.listeners import Listener
     from .scheduler import Scheduler
 
     left = [run for run in plan if run.state() != "finished"]
-    first_tasks = FirstTaskCache(plan[0].folder.path.parent / FIRST_TASKS)
+    for run in plan:
+        if run not in left:
+            run.folder.clear_stale_checkpoints()
+    first_tasks = FirstTaskCache(not_a_link(plan[0].folder.path.parent / FIRST_TASKS))
     executor: Any
     context: Any = nullcontext()
     _check_data(plan, datasets)

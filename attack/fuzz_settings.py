@@ -1,0 +1,262 @@
+"""Settings that nobody would write: YAML files, studies, `--set`, and runs with odd settings that are accepted."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from small_runs import TINY, plain, sets
+from watch import Ended, Found, Outside, command
+
+SCALARS = (
+    *("", "null", "~", "true", "no", "0", "-1", "1", "2", "3.5", "1e-3", "1e400", "-0.0", ".nan", ".inf", "nan", "inf"),
+    *("9" * 30, "9" * 5000, "0x1F", "0o17", "1_000", "2020-13-45", "2020-01-01", "12:30:45", "!!int x", "!!binary x"),
+    *(
+        "!!python/object/apply:os.system [true]",
+        "!!set {a, b}",
+        "!!omap [a: 1]",
+        "'",
+        '"',
+        "é",
+        "数字",
+        "\u202e",
+        "x" * 300,
+    ),
+    *(
+        "[]",
+        "{}",
+        "[1, 2]",
+        "[[[]]]",
+        "{a: 1}",
+        "[" * 60,
+        "{a: " * 60,
+        "&a [*a]",
+        "*b",
+        "<<: 1",
+        "? a",
+        "- x",
+        "|",
+        ">",
+    ),
+    *(
+        "\x00",
+        "\x1b[31m",
+        "\ud800",
+        "# x",
+        "a: b: c",
+        "%YAML 9.9",
+        "---",
+        "...",
+        "@",
+        "`",
+        "=SUM(A1)",
+        "<b>",
+        "../../x",
+    ),
+)
+SMALL = ("0", "1", "2", "3", "-1", "0.5", "1.0e-30", "1.0e+30", "null", "true", "false", "''", "x", "[]", "[1]", "{}")
+FITTING: tuple[tuple[type, tuple[str, ...]], ...] = (  # values by type; a bool is an int too, and so comes first
+    (bool, ("true", "false")),
+    (int, ("1", "2", "3", "4", "7", "64", "0")),
+    (float, ("0", "0.5", "1", "2", "1.0e-30", "1.0e+30", "-1", "0.99")),
+    (
+        str,
+        (
+            "none",
+            "mean",
+            "kmeans",
+            "linear",
+            "cosine",
+            "proxies",
+            "nme",
+            "natural",
+            "adamw",
+            "cosine",
+            "logits",
+            "ceil",
+        ),
+    ),
+    (list, ("[]", "[0]", "[0.5]", "[0, 1, 2, 3]", "[3, 2, 1]")),
+)
+METHODS = (
+    "icarl",
+    "lucir",
+    "lucir+cscct",
+    "podnet+cscct",
+    "replay",
+    "bic",
+    "wa+csc",
+    "der++",
+    "er-ace",
+    "LUCIR",
+    "lucir+x",
+)
+DATASETS = ("digits", "cifar100", "folder", "imagenet-subset", "arrays", "digit", "")
+
+
+def keys() -> list[str]:
+    """Every setting that there is."""
+    from cscct.config import known_keys
+
+    return known_keys()
+
+
+def odd_key(rng: random.Random) -> str:
+    """A setting, or something near to one."""
+    key = rng.choice(keys())
+    forms = (
+        key,
+        key,
+        key,
+        key[:-1],
+        key.upper(),
+        f"{key}.x",
+        f"x.{key}",
+        key.rpartition(".")[0],
+        "..",
+        ".".join(["a"] * rng.choice((3, 100, 3000))),
+        rng.choice(SCALARS),
+    )
+    return rng.choice(forms)
+
+
+def odd_scalar(rng: random.Random) -> str:
+    """Mostly one of the list, sometimes noise."""
+    if rng.random() < 0.85:
+        return rng.choice(SCALARS)
+    return "".join(
+        chr(rng.choice((rng.randrange(32, 127), rng.randrange(0x110000)))) for _ in range(rng.randint(1, 20))
+    )
+
+
+def odd_yaml(rng: random.Random, depth: int = 0) -> str:
+    """A file of settings, some lines of which are odd."""
+    lines = []
+    for _ in range(rng.randint(0, 6)):
+        section, _, name = rng.choice(keys()).partition(".")
+        value = rng.choice((rng.choice(SMALL), odd_scalar(rng)))
+        lines.append(f"{section}: {{{name}: {value}}}" if name and rng.random() < 0.7 else f"{section}: {value}")
+    text = "\n".join(lines)
+    return _mutated(text, rng) if rng.random() < 0.2 else text
+
+
+def _mutated(text: str, rng: random.Random) -> str:
+    """With some characters gone, doubled or replaced."""
+    for _ in range(rng.choice((1, 1, 2, 6))):
+        place = rng.randrange(len(text) + 1)
+        middle = rng.choice(("", text[place : place + 5] * 2, rng.choice(SCALARS), "\n", "\t", ": ", "  - "))
+        text = text[:place] + middle + text[place + rng.randrange(5) :]
+    return text
+
+
+def odd_study(rng: random.Random) -> str:
+    """A study of which some entries are odd."""
+
+    def pick(good: str, odds: float = 0.25) -> str:
+        return odd_scalar(rng) if rng.random() < odds else good
+
+    lines = [f"dataset: {pick('digits')}", f"methods: {pick('[lucir, lucir+cscct]')}", f"seeds: {pick('[1, 2]')}"]
+    grid = f"{{{odd_key(rng)}: [{odd_scalar(rng)}, {rng.choice(SMALL)}]}}"
+    lines += [
+        f"grid: {pick(grid)}",
+        f"set: {pick(f'{{{odd_key(rng)}: {rng.choice(SMALL)}}}')}",
+        f"linear_lr: {pick('true')}",
+    ]
+    rng.shuffle(lines)
+    text = "\n".join(lines[: rng.randint(3, 6)])
+    return _mutated(text, rng) if rng.random() < 0.3 else text
+
+
+def whole_config() -> str:
+    """A config file that says everything."""
+    import yaml
+
+    from cscct.config import resolve
+
+    return yaml.safe_dump(resolve("lucir+cscct", "digits").dump(), sort_keys=False)
+
+
+class SettingsTexts:
+    """`cscct config` and `cscct sweep --dry-run`, which read everything and train nothing."""
+
+    name = "settings"
+
+    def __init__(self, scratch: Path): ...
+
+    def count(self) -> int:
+        return 1000
+
+    def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
+        outside, place = Outside(folder / "outside"), folder / "inside"
+        place.mkdir()
+        words = self._words(number % 5, rng, place)
+        ended = command(*words, folder=place)
+        found = Found("accepted" if ended.code == 0 else "refused in a sentence", ended.what[:300])
+        found.faults = ended.faults() + outside.faults()
+        return found
+
+    def _words(self, form: int, rng: random.Random, place: Path) -> list[str]:
+        if form < 2:  # two kinds of --set: any key, and a key that there is
+            texts = [
+                f"{odd_key(rng) if form else rng.choice(keys())}={odd_scalar(rng)}" for _ in range(rng.randint(1, 3))
+            ]
+            texts = [text.replace("\x00", "") for text in texts]  # no program can be given one
+            method, dataset = (rng.choice(METHODS), rng.choice(DATASETS)) if form else ("lucir+cscct", "digits")
+            return ["config", method, dataset, *sets(*(_argument(text) for text in texts))]
+        file = place / "file.yaml"
+        text = _mutated(whole_config(), rng) if form == 2 else odd_yaml(rng) if form == 3 else odd_study(rng)
+        file.write_bytes(text.encode("utf-8", "surrogatepass"))
+        if rng.random() < 0.05:
+            file.write_bytes(rng.randbytes(rng.randint(0, 200)))
+        if form == 4:
+            return ["sweep", "file.yaml", "--dry-run", "--out", "study"]
+        return ["config", *(["lucir", "digits"] if form == 3 else []), "--config", "file.yaml"]
+
+
+def _argument(text: str) -> str:
+    """As Python gives it to a program: bytes that are not UTF-8 are lone surrogates."""
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape")
+
+
+def fitting(method: str, rng: random.Random) -> str:
+    """A setting of a method with a value of its type, which may still be refused."""
+    from cscct.config import resolve
+
+    tree = resolve(method, "digits").dump()
+    tree = {key: value for key, value in tree.items() if isinstance(value, dict) and key != "runtime"}
+    path: list[str] = []
+    while isinstance(tree, dict) and tree:
+        path.append(rng.choice(sorted(tree)))
+        tree = tree[path[-1]]
+    if "compile" in path:  # minutes
+        return "numerics.fold=false"
+    values = next((values for kind, values in FITTING if isinstance(tree, kind)), ("null", "1", "2"))
+    return f"{'.'.join(path)}={rng.choice(values)}"
+
+
+class OddRuns:
+    """Small runs with one to three settings of their own. Those that are accepted end, and give the same twice."""
+
+    name = "odd runs"
+
+    def __init__(self, scratch: Path): ...
+
+    def count(self) -> int:
+        return 200
+
+    def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
+        method = rng.choice(METHODS[:9])
+        odd = [fitting(method, rng) for _ in range(rng.randint(1, 3))]
+        words = ["run", method, "digits", *sets(*TINY, *odd), "--json"]
+        results = [command(*words, "--out", str(folder / f"run-{i}"), folder=folder) for i in range(2)]
+        found = Found("refused in a sentence" if results[0].code else "same numbers", f"{method} {' '.join(odd)}")
+        found.faults = results[0].faults()
+        if _numbers(results[0]) != _numbers(results[1]):
+            found.faults.append("changed number: a second run ended otherwise")
+        return found
+
+
+def _numbers(ended: Ended) -> object:
+    import json
+
+    return (ended.code, plain(json.loads(ended.out)) if ended.code == 0 else "")

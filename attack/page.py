@@ -1,0 +1,37 @@
+"""Writes the counts of attack/results.json into docs/reliability.md. `--check` only compares."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+PAGE, RESULTS = ROOT / "docs" / "reliability.md", ROOT / "attack" / "results.json"
+BEGIN, END = "<!-- counts -->\n", "<!-- end of counts -->\n"
+
+
+def table(results: dict[str, Any]) -> str:
+    """A row for each kind and seed."""
+    rows = ["| attack | seed | cases | outcomes | failures |", "|---|---|---|---|---|"]
+    for kind in dict.fromkeys(kind for one in results.values() for kind in one["kinds"]):
+        for seed, one in results.items():
+            if found := one["kinds"].get(kind):
+                outcomes = ", ".join(f"{count} {outcome}" for outcome, count in found["outcomes"].items())
+                rows.append(f"| {kind} | {seed} | {found['cases']} | {outcomes} | {len(found['failures'])} |")
+    return "\n".join(rows) + "\n"
+
+
+def main() -> int:
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    after = rest.partition(END)[2]
+    text = before + BEGIN + "\n" + table(json.loads(RESULTS.read_text())) + "\n" + END + after
+    if "--check" in sys.argv:
+        return int(text != PAGE.read_text())
+    PAGE.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

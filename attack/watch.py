@@ -1,0 +1,197 @@
+"""One command under guard: run in a fork of this process, with a time limit, what it wrote kept, and files that it must
+not touch compared before and after."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import resource
+import signal
+import stat
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+LIMIT = 60.0  # seconds, after which a command hangs; the longest takes a few
+MEMORY = 8 << 30  # bytes of address space, so that what asks for much more does not disturb the machine
+SENTENCE = ("error: ", "Stopped")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended. code: None if it did not end in time, negative if a signal ended it."""
+
+    what: str
+    code: int | None
+    out: str
+    err: str
+
+    @property
+    def told(self) -> bool:
+        """It refused, with a sentence."""
+        return self.code in (1, 2)
+
+    def faults(self) -> list[str]:
+        """What must never happen, whatever the input."""
+        found = []
+        if self.code is None:
+            found.append("hang")
+        elif self.code < 0:
+            found.append(f"crash ({signal.Signals(-self.code).name})")
+        elif self.code not in (0, 1, 2):
+            found.append(f"exit code {self.code}")
+        elif self.code and not any(line.startswith(SENTENCE) for line in self.err.splitlines()):
+            found.append("no sentence")
+        if "Traceback (most recent call last)" in self.out + self.err:
+            found.append("traceback")
+        return [f"{one}: {self.what[:80]}: {self.err.strip()[-400:]}" for one in found]
+
+
+@dataclass
+class Found:
+    """What came of one case. outcome: in two or three words, for the count. detail: what was done."""
+
+    outcome: str
+    detail: str
+    faults: list[str] = field(default_factory=list)
+
+
+def preload() -> None:
+    """Import everything that commands need, so that a fork begins at once, and parse the digits only once."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    import matplotlib.pyplot
+    import rich.progress
+    import safetensors.torch
+    import sklearn.cluster
+    import sklearn.datasets
+    import sklearn.manifold
+    import torch
+
+    import cscct.api
+    import cscct.cli
+    import cscct.report
+    import cscct.runs.runner
+    import cscct.studies.execution
+
+    matplotlib.use("agg")
+    torch.set_num_threads(1)
+    if not hasattr(sklearn.datasets.load_digits, "cache_clear"):
+        sklearn.datasets.load_digits = functools.cache(sklearn.datasets.load_digits)
+        sklearn.datasets.load_digits()
+    assert all((rich.progress, safetensors.torch, cscct.api, cscct.cli, cscct.report, cscct.studies.execution))
+
+
+def command(*words: str, folder: Path, limit: float = LIMIT, before: Callable[[], None] | None = None) -> Ended:
+    """`cscct WORDS` in a folder. before: called in the child first, to make it fail in some way."""
+
+    def main() -> None:
+        from cscct.cli import main
+
+        sys.argv = ["cscct", *words]
+        if before is not None:
+            before()
+        main()
+
+    return guarded(main, " ".join(["cscct", *words]), folder, limit)
+
+
+def guarded(function: Callable[[], None], what: str, folder: Path, limit: float = LIMIT) -> Ended:
+    """A function in a child of this process, as a command would run it; its exceptions are tracebacks."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        child = os.fork()
+        if child == 0:
+            _child(function, folder, out.fileno(), err.fileno())
+        code = _wait(child, limit)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child, signal.SIGKILL)  # processes that it started and left behind
+        texts = []
+        for file in (out, err):
+            file.seek(0)
+            texts.append(file.read().decode(errors="replace"))
+    return Ended(what, code, *texts)
+
+
+def _child(function: Callable[[], None], folder: Path, out: int, err: int) -> None:
+    code = 1
+    try:
+        os.setsid()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        os.chdir(folder)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(out, 1)
+        os.dup2(err, 2)
+        set_stream("stdout", open(1, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
+        set_stream("stderr", open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False))  # noqa: SIM115
+        function()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except BaseException:
+        with suppress(BaseException):
+            traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(BaseException):
+                stream.flush()
+        os._exit(code)
+
+
+def set_stream(name: str, stream: IO[str] | None) -> None:
+    """As if the process had been started with this stream; None: with it closed."""
+    setattr(sys, name, stream)
+    setattr(sys, f"__{name}__", stream)
+
+
+def _wait(child: int, limit: float) -> int | None:
+    end = time.monotonic() + limit
+    pause = 0.002
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.05)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
+
+
+# Names that the software writes or removes, so that a link to the folder would show.
+PRECIOUS = ("notes.txt", "result.json", "checkpoint-000001.json", "000.safetensors", "index.html", "figures/a.png")
+
+
+class Outside:
+    """Files beside the folder of a case that nothing may change."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        for name in PRECIOUS:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(f"precious {name}\n")
+        self.before = fingerprint(folder)
+
+    def faults(self) -> list[str]:
+        """A sentence for each file that was changed, removed or added since."""
+        after = fingerprint(self.folder)
+        names = sorted(name for name in {*self.before, *after} if self.before.get(name) != after.get(name))
+        return [f"changed file outside: {name}" for name in names]
+
+
+def fingerprint(folder: Path) -> dict[str, str]:
+    """Kind, permissions and content of everything in a folder, links not followed."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        status = path.lstat()
+        content = os.readlink(path) if path.is_symlink() else ""
+        if stat.S_ISREG(status.st_mode):
+            content = hashlib.sha256(path.read_bytes()).hexdigest()
+        found[str(path.relative_to(folder))] = f"{status.st_mode:o} {content}"
+    return found
