@@ -125,7 +125,7 @@ class Learner:
         that is known of other classes changes."""
         features = self._class_features(task)
         listener.step(task, "features", 0, 1, sum(map(len, features)), {})
-        self.similarity = self._similarity(() if task.is_first else features)
+        self.similarity = torch.empty(0) if task.is_first else self._similarity(features)
         self.statistics |= dict(zip(task.classes, map(ClassStatistics.of, features), strict=True))
         self._herd(task, features)
         known = list(self.statistics.values())
