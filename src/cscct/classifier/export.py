@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,22 +26,17 @@ from torch import Tensor, nn
 from .. import __version__
 from ..errors import RunFailed, UserError
 from ..nets import Network
+from ..nets.resnet import pool
 from ..predictors import LinearPredictor
 from ..runs.files import temporary_name
+from ..runs.model import TrainedModel
 from ..specs import TransformSpec
+from .estimator import IncrementalClassifier
 
 SUFFIXES = {"onnx": ".onnx", "torchscript": ".torchscript"}
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 TOLERANCE = 1e-4  # between probabilities of the file and of the classifier
 Runner = Callable[[NDArray[np.float32]], NDArray[np.float32]]
-
-
-class Classifier(Protocol):
-    """What both kinds of models have."""
-
-    class_names: tuple[str, ...]
-
-    def predict_proba(self, images: Any) -> NDArray[Any]: ...
 
 
 @dataclass(frozen=True)
@@ -72,16 +67,16 @@ class NetworkScores(nn.Module):
 
 
 class PredictorScores(nn.Module):
-    """A module that gives features, and a linear predictor on them."""
+    """A backbone, and a linear predictor on its pooled features."""
 
-    def __init__(self, features: nn.Module, predictor: LinearPredictor):
+    def __init__(self, backbone: nn.Module, predictor: LinearPredictor):
         super().__init__()
-        self.features, self.unit = features, predictor.unit
+        self.backbone, self.unit = backbone, predictor.unit
         self.weight, self.bias = nn.Buffer(predictor.weight), nn.Buffer(predictor.bias)
         self.temperature = predictor.temperature
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        features = self.features(images)
+        features = pool(self.backbone(images)[-1])
         predictor = LinearPredictor(self.weight, self.bias, self.temperature, self.unit)
         return features, predictor.scores(features) / self.temperature
 
@@ -100,7 +95,7 @@ class _Pipeline(nn.Module):
         return logits.softmax(dim=1), features
 
 
-def export(model: Classifier, to: str, out: Path) -> Path:
+def export(model: IncrementalClassifier | TrainedModel, to: str, out: Path) -> Path:
     """Write a model to a file and check that it says there what it says here, to 1e-4; else nothing is left of it.
 
     Args:
@@ -130,13 +125,22 @@ def export(model: Classifier, to: str, out: Path) -> Path:
     return out
 
 
-def parts_of(model: Any) -> ExportParts:
+def parts_of(model: IncrementalClassifier | TrainedModel) -> ExportParts:
     """The parts of either kind of model."""
-    network = model._evaluator.prepare(model._evaluator.network)
-    reader = model._images
-    size = (reader.transform.size,) * 2 if reader.transform.size else reader.image_size
-    means = model._means if model.prediction == "nme" else None
-    return ExportParts(NetworkScores(network, means), (reader.channels, *size), reader.transform, model.class_names)
+    if isinstance(model, TrainedModel):
+        transform, means = model.reader.transform, model.class_means if model.prediction == "nme" else None
+        size = model.reader.image_size if transform.size is None else (transform.size, transform.size)
+        if size is None:
+            raise UserError("This run does not tell the size of its images, which a file needs.")
+        shape = (model.reader.channels, *size)
+        return ExportParts(NetworkScores(model.inference_network(), means), shape, transform, model.class_names)
+    if model.backbone is None:
+        raise UserError("A classifier of features (backbone=None) has no network that could be exported.")
+    extractor, head = model._extractor, model._head()
+    side = extractor.transform.size or 0
+    return ExportParts(
+        PredictorScores(extractor.network, head), (3, side, side), extractor.transform, model.class_names
+    )
 
 
 def metadata(parts: ExportParts) -> dict[str, Any]:
@@ -174,7 +178,7 @@ def _write_onnx(pipeline: nn.Module, parts: ExportParts, path: Path) -> Runner:
         raise RunFailed("torch has no ONNX program of this network.")
     program.model.metadata_props.update({key: str(value) for key, value in metadata(parts).items()})
     program.save(str(path), external_data=False)
-    import onnxruntime
+    import onnxruntime  # type: ignore[import-untyped]
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     return lambda images: session.run(["probabilities"], {"images": images})[0]
@@ -188,7 +192,7 @@ def _write_torchscript(pipeline: nn.Module, parts: ExportParts, path: Path) -> R
     return lambda images: loaded(torch.from_numpy(images))[0].numpy()
 
 
-def _check(model: Classifier, parts: ExportParts, runner: Runner, to: str) -> None:
+def _check(model: IncrementalClassifier | TrainedModel, parts: ExportParts, runner: Runner, to: str) -> None:
     """Noise of several scales, one image and several at a time, through the classifier and through the file."""
     channels, height, width = parts.shape
     margins = [parts.transform.short_side - side if parts.transform.size else 0 for side in (height, width)]
@@ -197,7 +201,7 @@ def _check(model: Classifier, parts: ExportParts, runner: Runner, to: str) -> No
     full = [side + margin for side, margin in zip((height, width), margins, strict=True)]
     pictures = F.interpolate(torch.from_numpy(coarse).float(), full, mode="bilinear").round().byte().numpy()
     top, left = (round(margin / 2) for margin in margins)
-    seen = pictures[:, :, top : top + height, left : left + width].astype(np.float32) / 255
+    seen = (pictures[:, :, top : top + height, left : left + width] / 255).astype(np.float32)
     wanted = model.predict_proba(pictures)
     found = np.concatenate([runner(seen[:1]), runner(seen[1:])])
     error = float(np.abs(found - wanted).max())

@@ -93,7 +93,7 @@ class ModelFolder:
         record, files = pack(model)
         with self.lock():
             before = self._pointer() if (self.path / MODEL).exists() else None
-            if before is None and self._foreign():
+            if before is None and self.has_other_files():
                 raise UserError(f"{self.path} holds other files and no model: choose another folder for the model.")
             folder = own_folder(self.path / "files")
             for name, content in files.items():
@@ -210,7 +210,7 @@ class ModelFolder:
             if stray or path.name.endswith(".tmp"):
                 path.unlink()
 
-    def _foreign(self) -> bool:
+    def has_other_files(self) -> bool:
         """Whether the folder holds something else than what a killed first commit leaves."""
         own = {"files", "versions", ".lock", ".lock-holder", temporary_name(self.path / MODEL).name}
         return any(path.name not in own for path in self.path.iterdir())

@@ -121,6 +121,8 @@ Plugin = Annotated[
 SkipBad = Annotated[
     bool, typer.Option("--skip-bad-images", help="Leave out damaged image files instead of refusing the dataset.")
 ]
+ModelDir = Annotated[Path, typer.Argument(metavar="MODEL_DIR", help="The folder of the model.")]
+ModelOrRun = Annotated[Path, typer.Argument(metavar="MODEL_DIR", help="The folder of a model, or of a finished run.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and warnings.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 
@@ -236,3 +238,28 @@ def interruptible(stop: Callable[[], bool], progress: Progress) -> Progress:
         progress(what, done, total)
 
     return go_on
+
+
+@contextmanager
+def stoppable(sentence: str) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the work at once, with a sentence and code 130."""
+
+    def hear(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, hear)
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(sentence) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def use_threads(threads: int | None) -> None:
+    """Of torch, in this process."""
+    import torch
+
+    from ..learn.device import choose_threads
+
+    torch.set_num_threads(choose_threads(threads or 0))

@@ -1,0 +1,50 @@
+"""What a model folder or a run folder holds, for a person who finds one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+from ..runs.folder import CONFIG, RunFolder
+from .changes import is_finetuned
+from .store import ModelFolder, is_model_folder
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """Classes with their numbers of images (None where that is not stored), network, predictor, versions and size."""
+    if is_model_folder(path):
+        found = _model(ModelFolder(path))
+    elif (path / CONFIG).is_file():
+        found = _run(RunFolder(path))
+    else:
+        raise UserError(f"{path} holds neither a model (`cscct learn` makes one) nor a run.")
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file() and not file.is_symlink())
+    return {"path": str(path), **found, "megabytes": round(size / 1e6, 3)}
+
+
+def _model(folder: ModelFolder) -> dict[str, Any]:
+    model = folder.load()
+    return {
+        "kind": "model",
+        "classes": {str(label): one.count for label, one in model.statistics_.items()},
+        "backbone": model.backbone,
+        "predictor": model.predictor,
+        "finetuned": is_finetuned(model),
+        "exemplars": sum(len(images) for images in model.exemplars_.values()),
+        "versions": [{**asdict(one), "classes": len(one.classes)} for one in folder.versions()],
+    }
+
+
+def _run(folder: RunFolder) -> dict[str, Any]:
+    config, result = folder.config(), folder.result()
+    return {
+        "kind": "run",
+        "classes": {str(name): None for entry in result.get("tasks", ()) for name in entry["classes"]},
+        "backbone": config.get("network", {}).get("backbone"),
+        "predictor": result.get("headline"),
+        "method": config.get("method"),
+        "dataset": config.get("dataset"),
+        "status": result.get("status"),
+    }
