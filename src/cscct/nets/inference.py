@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import copy
 from itertools import pairwise
+from typing import TypeVar
 
 import torch
 from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from .network import Network
 from .resnet import Block
 
+M = TypeVar("M", bound=nn.Module)
 
-def for_inference(network: Network, *, fold: bool = True, compiled: bool = False) -> Network:
-    """A frozen copy. fold: batch norm, which no longer changes, becomes part of the convolution before it; results
-    differ by rounding. compiled: by torch.compile, when first used; only the backbone, which is the same in all tasks.
+
+def for_inference(network: M, *, fold: bool = True, compiled: bool = False) -> M:
+    """A frozen copy of a network or of a backbone. fold: batch norm, which no longer changes, becomes part of the
+    convolution before it; results differ by rounding. compiled: by torch.compile, when first used; only the backbone,
+    which is the same in all tasks.
     """
-    copy = network.frozen_copy()
+    frozen = copy.deepcopy(network).eval().requires_grad_(False)
     if fold:
-        _fold(copy)
-        copy = copy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        _fold(frozen)
+        frozen = frozen.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if compiled:
-        copy.backbone.compile()
-    return copy
+        getattr(frozen, "backbone", frozen).compile()
+    return frozen
 
 
 def _fold(network: nn.Module) -> None:
