@@ -1,0 +1,34 @@
+// Puts the parts together, and notices versions that came from elsewhere.
+
+import { api } from "./api.js";
+import { setUpClassify } from "./classify.js";
+import { notice } from "./dom.js";
+import { ignoreOtherDrops } from "./drop.js";
+import { showMap } from "./map.js";
+import { showModel } from "./results.js";
+import { setUpTeach, showStaged } from "./teach.js";
+import { setUpVersions, showVersions } from "./versions.js";
+
+const LOOK = 10_000; // milliseconds between looks for a new version
+let version = null;
+
+async function refresh() {
+  try {
+    const model = await api.model();
+    showModel(model);
+    showVersions(model);
+    notice(model.trouble ?? "");
+    if (model.version !== version) await showMap(model);
+    version = model.version;
+  } catch (error) {
+    notice(error.message);
+  }
+}
+
+ignoreOtherDrops();
+setUpClassify(() => showStaged().catch((error) => notice(error.message)));
+setUpVersions(refresh);
+await refresh();
+setUpTeach(refresh);
+await showStaged().catch((error) => notice(error.message));
+setInterval(() => document.hidden || refresh(), LOOK);
