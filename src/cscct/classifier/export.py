@@ -67,18 +67,21 @@ class NetworkScores(nn.Module):
 
 
 class PredictorScores(nn.Module):
-    """A backbone, and a linear predictor on its pooled features."""
+    """A backbone, and a linear predictor on its pooled features.
+
+    Scores that all classes share do not change probabilities; without them 32 bits are enough.
+    """
 
     def __init__(self, backbone: nn.Module, predictor: LinearPredictor):
         super().__init__()
         self.backbone, self.unit = backbone, predictor.unit
-        self.weight, self.bias = nn.Buffer(predictor.weight), nn.Buffer(predictor.bias)
-        self.temperature = predictor.temperature
+        weight, bias = predictor.weight.double(), predictor.bias.double()
+        self.weight = nn.Buffer(((weight - weight.mean(dim=0)) / predictor.temperature).float())
+        self.bias = nn.Buffer(((bias - bias.mean()) / predictor.temperature).float())
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         features = pool(self.backbone(images)[-1])
-        predictor = LinearPredictor(self.weight, self.bias, self.temperature, self.unit)
-        return features, predictor.scores(features) / self.temperature
+        return features, F.linear(F.normalize(features, dim=1) if self.unit else features, self.weight, self.bias)
 
 
 class _Pipeline(nn.Module):

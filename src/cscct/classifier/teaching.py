@@ -9,6 +9,7 @@ from typing import Any
 
 from ..data.registry import Progress, no_progress
 from ..errors import RunFailed, UserError
+from ..nets.efficientnet import VARIANTS, weights_file
 from ..runs.folder import CONFIG
 from .estimator import IncrementalClassifier
 from .images import Problem, read_folder
@@ -86,6 +87,14 @@ def current_version(folder: ModelFolder) -> Version:
     return next(one for one in folder.versions() if one.current)
 
 
+def standing(path: Path) -> str:
+    """A sentence on what a folder holds, for who has just interrupted something."""
+    if not is_model_folder(path):
+        return f"There is no model in {path} yet."
+    version = current_version(ModelFolder(path))
+    return f"The model in {path} is whole, at version {version.number} with {len(version.classes)} classes."
+
+
 def teach(
     path: Path, images: Path, options: TeachingOptions, message: str = "", progress: Progress = no_progress
 ) -> Taught:
@@ -102,7 +111,15 @@ def teach(
 
 
 def _new(options: TeachingOptions) -> IncrementalClassifier:
-    return IncrementalClassifier(**options.parameters())
+    model = IncrementalClassifier(**options.parameters())
+    if model.backbone in VARIANTS:
+        try:
+            weights_file(model.backbone)
+        except UserError as error:
+            raise UserError(
+                f"{error} Or train a network from nothing, which needs many images: --from-scratch."
+            ) from error
+    return model
 
 
 def _with_options(model: IncrementalClassifier, options: TeachingOptions) -> IncrementalClassifier:

@@ -74,7 +74,7 @@ def learn(
     interrupted, the model stays as it was.
     """
     load_plugins()
-    from ..classifier.teaching import TeachingOptions, plan, teach
+    from ..classifier.teaching import TeachingOptions, plan, standing, teach
 
     options = TeachingOptions(predictor, finetune, backbone, from_scratch, memory_mb, device)
     if dry_run:
@@ -87,7 +87,7 @@ def learn(
             print_plan(planned)
         return
     use_threads(threads)
-    with stoppable(f"Stopped; the model in {model_dir} is as it was."), open_display(quiet, as_json) as display:
+    with stoppable(lambda: f"Stopped. {standing(model_dir)}"), open_display(quiet, as_json) as display:
         taught = teach(model_dir, image_dir, options, message, display.reading)
     if as_json:
         print(json.dumps(taught.as_dict(), indent=1))
@@ -129,7 +129,7 @@ def predict(
     from ..classifier.prediction import predict_files
 
     use_threads(threads)
-    with stoppable("Stopped."), _files(images) as files:
+    with stoppable(lambda: "Stopped."), _files(images) as files:
         model = load(model_dir, device=device or "auto")
         with open_display(quiet, as_json or as_csv) as display:
             found = list(predict_files(model, files, top=top, unknown=unknown, progress=display.reading))

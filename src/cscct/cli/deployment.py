@@ -30,7 +30,7 @@ def export(
     from ..classifier.export import default_file
     from ..classifier.export import export as write
 
-    with stoppable("Stopped; nothing was written."):
+    with stoppable(lambda: "Stopped. Nothing was written."):
         path = write(load(model_dir, device="cpu"), to, out or default_file(model_dir, to))
     if not quiet:
         print(f"{path} ({path.stat().st_size / 1e6:.1f} MB) gives the probabilities that cscct predict gives.")

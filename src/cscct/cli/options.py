@@ -241,8 +241,8 @@ def interruptible(stop: Callable[[], bool], progress: Progress) -> Progress:
 
 
 @contextmanager
-def stoppable(sentence: str) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the work at once, with a sentence and code 130."""
+def stoppable(sentence: Callable[[], str]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the work at once, with code 130 and a sentence that is made then."""
 
     def hear(*_: object) -> None:
         raise KeyboardInterrupt
@@ -251,15 +251,17 @@ def stoppable(sentence: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise Interrupted(sentence) from None
+        raise Interrupted(sentence()) from None
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
 def use_threads(threads: int | None) -> None:
-    """Of torch, in this process."""
+    """Of torch, in this process. None: as many as torch takes."""
+    if threads is None:
+        return
+    if threads < 1:
+        raise UserError(f"--threads must be at least 1, not {threads}.")
     import torch
 
-    from ..learn.device import choose_threads
-
-    torch.set_num_threads(choose_threads(threads or 0))
+    torch.set_num_threads(threads)

@@ -58,17 +58,21 @@ def print_taught(taught: Taught) -> None:
         f"{taught.path}: version {taught.version}, {taught.classes} classes ({', '.join(parts)}), "
         f"{taught.images} images, {report.seconds:.1f} s"
     )
-    console.print(_accuracies(report))
-    console.print(_changes(report)) if report.after else None
-    for line in (*_confusions(report), *_similar(report), *_finetuning(report)):
-        console.print(Text(line), soft_wrap=True)
+    for table in (_accuracies(report), _changes(report)):
+        print()
+        console.print(table)
+    for lines in (_confusions(report), _similar(report), _finetuning(report)):
+        if lines:
+            print()
+        for line in lines:
+            console.print(Text(line), soft_wrap=True)
 
 
 def _accuracies(report: LearnReport) -> Table:
     """Old and new classes, before and after."""
-    table = Table(box=None, pad_edge=False, title="Accuracy, cross-validated", title_justify="left")
-    for column in ("", "classes", "images", "before", "after"):
-        table.add_column(column, justify="left" if not column else "right")
+    table = Table(box=None, pad_edge=False)
+    for column in ("accuracy (cross-validated)", "classes", "images", "before", "after"):
+        table.add_column(column, justify="left" if "accuracy" in column else "right")
     old = [label for label in report.after if label in report.before]
     groups = [("old classes", old), ("new classes", report.new), ("all classes", list(report.after))]
     for name, labels in groups if old else groups[2:]:
@@ -166,8 +170,10 @@ def print_info(found: Mapping[str, Any]) -> None:
     classes.add_column("images", justify="right")
     for label, count in found["classes"].items():
         classes.add_row(Text(label), "-" if count is None else str(count))
+    print()
     console.print(classes)
     if "versions" in found:
+        print()
         versions = Table(box=None, pad_edge=False)
         for column in ("version", "made", "classes", "images", "message"):
             versions.add_column(column, justify="right" if column in ("classes", "images") else "left", overflow="fold")
