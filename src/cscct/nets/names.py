@@ -53,7 +53,7 @@ def parse_backbone(name: str) -> BackboneName:
 def with_digest(name: str) -> str:
     """The name with the absolute path and the hash of its file, if it has one: another file makes it another run."""
     wanted = parse_backbone(name)
-    if wanted.file is None or wanted.digest is not None:
+    if wanted.file is None or wanted.digest is not None or wanted.architecture not in BACKBONES:
         return name
     path = wanted.file.expanduser().absolute()
     return str(wanted._replace(file=path, digest=digest_of(path)))
