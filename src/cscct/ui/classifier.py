@@ -111,7 +111,8 @@ def _confusions(report: LearnReport) -> list[str]:
         return []
     words = [f"{true} taken for {taken} ({count})" for true, taken, count in report.confusions[:SHOWN]]
     more = f", and {len(report.confusions) - SHOWN} more" if len(report.confusions) > SHOWN else ""
-    return [f"Confused now and not before: {', '.join(words)}{more}"]
+    title = "Confused now and not before" if report.before else "Confused"
+    return [f"{title}: {', '.join(words)}{more}"]
 
 
 def _similar(report: LearnReport) -> list[str]:
