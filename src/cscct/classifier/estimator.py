@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,11 +25,20 @@ from ..learn.device import choose_device
 from ..predictors import PREDICTORS, ClassStatistics, LinearPredictor
 from .exemplars import choose, encode, held_back, within_budget
 from .features import FeatureExtractor, backbone_module, transform_for
+from .finetune import HELD_BACK_FOLD, Outcome, Request, attempt, refusal
 from .images import Item, as_items
 from .inputs import Given, read_given
 from .labels import Label, as_label, as_labels, check_one_kind, chosen
-from .report import LearnReport, accuracies, cross_validate, new_confusions, similar_classes
+from .report import FOLDS, Confusion, LearnReport, accuracies, cross_validate, new_confusions, similar_classes
 from .unknown import NoveltyDetector
+
+_NUMBERS: dict[str, tuple[Any, int]] = {  # settings that are numbers: their types, and from where on
+    "memory_per_class": (Integral, 0),
+    "memory_mb": (Real, 0),
+    "image_size": (Integral | None, 1),
+    "batch_size": (Integral, 1),
+    "random_state": (Integral, 0),
+}
 
 
 class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -35,7 +46,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     A pretrained network turns images into features; a predictor that needs no training (`lda`, `ncm` or `ridge`) reads
     exact sums of them. So the order in which classes and images come does not matter, and a class that is forgotten
-    leaves nothing behind.
+    leaves nothing behind (unless the network was fine-tuned with its images, which `forget` then says).
 
     Images are uint8 or float (0 to 1) arrays (n, channels, height, width) or (n, height, width, channels), PIL images,
     paths, lists of these, or a folder. scikit-learn's conventions hold, with these exceptions: `classes_` is in the
@@ -60,6 +71,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         statistics_: For each label the sums that predictors read.
         exemplars_: For each label the images that are kept, as JPEG.
         report_: What the last `learn` or `forget` did.
+        tuned_: Labels of the classes with whose images the network was fine-tuned.
         history_: What was done so far, step by step.
     """
 
@@ -93,6 +105,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     exemplars_: dict[Label, list[bytes]]
     report_: LearnReport
     history_: list[dict[str, Any]]
+    tuned_: list[Label]
     _predictor: LinearPredictor | None
     _novelty: NoveltyDetector | None
 
@@ -137,9 +150,22 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         gone = chosen(labels, self.classes_.tolist())
         self._keep({label: one for label, one in self.statistics_.items() if label not in gone})
         self.exemplars_ = {label: one for label, one in self.exemplars_.items() if label not in gone}
-        self.report_ = LearnReport(forgotten=[str(label) for label in gone])
+        notes = self._what_stays(gone)
+        self.report_ = LearnReport(forgotten=[str(label) for label in gone], notes=notes)
         self.history_ = [*self.history_, {"action": "forget", "classes": len(gone)}]
         return self
+
+    def _what_stays(self, gone: list[Label]) -> list[str]:
+        """A sentence, if the network was fine-tuned with images of forgotten classes."""
+        trained = [str(label) for label in gone if label in self.tuned_]
+        if not trained:
+            return []
+        text = (
+            f"The network was fine-tuned with images of {', '.join(trained)}: what its weights took from them stays. "
+            "Only a model that learns the other classes anew is free of it."
+        )
+        warnings.warn(text, stacklevel=3)
+        return [text]
 
     def rename(self, names: Mapping[Any, Any]) -> Self:
         """Give classes other labels: `{old: new}`."""
@@ -152,6 +178,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             raise UserError(f"Two classes would be called {twice!r}: choose another name.")
         check_one_kind((), renamed)
         self.exemplars_ = {new.get(label, label): one for label, one in self.exemplars_.items()}
+        self.tuned_ = [new.get(label, label) for label in self.tuned_]
         self._keep(dict(zip(renamed, self.statistics_.values(), strict=True)))
         self.history_ = [*self.history_, {"action": "rename", "classes": len(new)}]
         return self
@@ -232,23 +259,30 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         arriving = sorted(set(given.labels))
         check_one_kind(known, arriving)
         members = {label: [i for i, one in enumerate(given.labels) if one == label] for label in arriving}
+        items = {label: [given.items[i] for i in members[label]] if given.items else [] for label in arriving}
+        new = {label: items[label] for label in arriving if label not in known}
         statistics, exemplars = dict(known), dict(getattr(self, "exemplars_", {}))
         for number, label in enumerate(arriving):
             rows = given.features[members[label]]
-            if given.items and self.memory_mb > 0 and self.memory_per_class > 0:
-                items = [given.items[i] for i in members[label]]
-                exemplars[label] = self._exemplars(label, rows, items)
+            if items[label] and self.memory_mb > 0 and self.memory_per_class > 0:
+                exemplars[label] = self._exemplars(label, rows, items[label])
             statistics[label] = known[label].extended(rows) if label in known else ClassStatistics.of(rows)
             progress("choosing exemplars", number + 1, len(arriving))
-        predictor = PREDICTORS[self.predictor]
+        exemplars = within_budget(exemplars, self.memory_mb)
+        outcome, notes = self._finetune(statistics, known, exemplars, new, progress)
         progress("measuring", 0, 2)
-        before = cross_validate(known, predictor) if known else {}
+        before = self._measured(known)
         progress("measuring", 1, 2)
-        after = cross_validate(statistics, predictor)
+        if outcome is not None and outcome.kept:
+            statistics, after = outcome.statistics, outcome.confusion
+            self._set_backbone(outcome.backbone, self._extractor.transform)
+            self.tuned_ = list(statistics)
+        else:
+            after = self._measured(statistics)
         progress("measuring", 2, 2)
-        new = [label for label in arriving if label not in known]
         self._keep(statistics)
-        self.exemplars_ = within_budget(exemplars, self.memory_mb)
+        self.exemplars_ = exemplars
+        self.tuned_ = getattr(self, "tuned_", [])
         self.report_ = LearnReport(
             new=[str(label) for label in new],
             extended=[str(label) for label in arriving if label in known],
@@ -256,12 +290,48 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             before=accuracies(before),
             after=accuracies(after),
             confusions=new_confusions(before, after),
-            similar=similar_classes(statistics, new),
+            similar=similar_classes(statistics, list(new)),
+            finetune=None if outcome is None else outcome.figures,
             problems=given.problems,
+            notes=notes,
             seconds=round(time.perf_counter() - started, 3),
         )
         step = {"action": "learn", "classes": len(new), "images": len(given.labels)}
         self.history_ = [*getattr(self, "history_", []), step]
+
+    def _measured(self, statistics: dict[Label, ClassStatistics]) -> Confusion:
+        """Where the network was fine-tuned, only images that it was not trained on tell anything."""
+        folds = (HELD_BACK_FOLD,) if getattr(self, "tuned_", None) else range(FOLDS)
+        return cross_validate(statistics, PREDICTORS[self.predictor], folds) if statistics else {}
+
+    def _finetune(
+        self,
+        statistics: dict[Label, ClassStatistics],
+        known: dict[Label, ClassStatistics],
+        exemplars: dict[Label, list[bytes]],
+        new: dict[Label, list[Item]],
+        progress: Progress,
+    ) -> tuple[Outcome | None, list[str]]:
+        """What fine-tuning gives, if it is asked for; else why it was not tried."""
+        if self.finetune == "never":
+            return None, []
+        reason = refusal(known, exemplars, {label: len(items) for label, items in new.items()})
+        if reason is not None:
+            if self.finetune == "always":
+                raise UserError(reason)
+            return None, [reason]
+        request = Request(
+            statistics=statistics,
+            old={label: exemplars[label] for label in known},
+            new=new,
+            predictor=PREDICTORS[self.predictor],
+            backbone=self.backbone if isinstance(self.backbone, str) else None,
+            method=self.method,
+            device=self.device,
+            seed=self.random_state,
+            always=self.finetune == "always",
+        )
+        return attempt(self._extractor, request, progress), []
 
     def _exemplars(self, label: Label, features: Tensor, items: list[Item]) -> list[bytes]:
         """Of the images that are kept of a class so far, and new ones."""
@@ -289,10 +359,12 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             raise UserError(f"predictor must be {', '.join(PREDICTORS)}, not {self.predictor!r}.")
         if self.finetune not in ("never", "auto", "always"):
             raise UserError(f"finetune must be never, auto or always, not {self.finetune!r}.")
-        for name, low in (("memory_per_class", 0), ("memory_mb", 0), ("batch_size", 1), ("image_size", 1)):
+        if self.finetune != "never" and self.backbone is None:
+            raise UserError("finetune must be never where X are features: there is no network to train.")
+        for name, (kinds, low) in _NUMBERS.items():
             value = getattr(self, name)
-            if value is not None and not value >= low:
-                raise UserError(f"{name} must be at least {low}, not {value!r}.")
+            if not isinstance(value, kinds) or (value is not None and not value >= low):
+                raise UserError(f"{name} must be a number from {low} on, not {value!r}.")
 
     def _set_backbone(self, module: nn.Module, transform: Any) -> None:
         device = torch.device(choose_device(self.device))
