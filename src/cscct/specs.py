@@ -77,8 +77,12 @@ class NetworkSpec(Spec):
     """The network, and what becomes of the rows of its head. Names are those in BACKBONES, HEADS, IMPRINTS and
     AFTER_TASK, to which plugins may add."""
 
-    backbone: str = "lucir-resnet"
+    backbone: str = "lucir-resnet"  # or ARCHITECTURE:FILE.safetensors, with weights to start from, or timm:NAME
     depth: PositiveInt = 32
+    pretrained: bool = True  # starts from the backbone's own weights, where it has some; false: from random ones
+    train_from: Count = 0  # the first stage that is trained; those before it keep their weights
+    views: PositiveInt = 4  # augmented views of each image, where stages are frozen: their outputs are kept
+    batch_norm: Literal["train", "frozen"] = "train"  # frozen: running statistics are used in training, and kept
     head: str = "cosine"
     rows_per_class: PositiveInt = 1
     relu_head: bool = False  # the head reads the feature with its last ReLU (the original iCaRL)

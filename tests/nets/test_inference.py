@@ -14,7 +14,7 @@ ROUNDING = 1e-5  # of the largest value: what folding may change
 def trained_like(backbone: str, depth: int = 14, side: int = 16) -> Network:
     """With norms that do something: their statistics and weights are far from where they start."""
     generator = torch.Generator().manual_seed(1)
-    network = build_network(backbone, depth, 3, "cosine", 1, generator)
+    network = build_network(backbone, depth, 3, "cosine", 1, generator, pretrained=False)
     network.head.grow(network.head.fresh_rows(3, generator))
     for module in network.modules():
         if isinstance(module, nn.BatchNorm2d):

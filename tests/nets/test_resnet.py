@@ -29,7 +29,7 @@ def with_random_norms(net: ResNet) -> ResNet:
 
 
 def test_all_backbones_are_tested() -> None:
-    assert set(BACKBONES) == set(DEPTHS)
+    assert {name for name in BACKBONES if "resnet" in name} == set(DEPTHS)
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,8 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     exemplars_: dict[Label, list[bytes]]
     report_: LearnReport
     history_: list[dict[str, Any]]
+    _predictor: LinearPredictor | None
+    _novelty: NoveltyDetector | None
 
     # Learning
 
@@ -177,7 +179,10 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def unknown(self, images: Any) -> NDArray[np.bool_]:
         """Whether each image is like nothing that was learned."""
         self._require_classes()
-        return NoveltyDetector(list(self.statistics_.values())).unknown(self._features(images)).numpy()
+        if self._novelty is None:
+            self._novelty = NoveltyDetector(list(self.statistics_.values()))
+        found: NDArray[np.bool_] = self._novelty.unknown(self._features(images)).numpy()
+        return found
 
     def features(self, images: Any) -> NDArray[np.float32]:
         """(n, dimensions): what the network says of the images."""
@@ -277,6 +282,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if head is None and statistics:
             head = PREDICTORS[self.predictor](list(statistics.values()))
         self._predictor = head
+        self._novelty = None  # made when it is asked for
 
     def _check_values(self) -> None:
         if self.predictor not in PREDICTORS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import hashlib
 from collections.abc import Sequence
@@ -16,10 +17,12 @@ from ..data.batches import prefetch
 from ..data.registry import Progress, no_progress
 from ..errors import UserError
 from ..nets.custom import CustomBackbone
-from ..nets.efficientnet import VARIANTS, EfficientNetLite
-from ..nets.inference import for_inference
-from ..nets.registries import BACKBONES, DEPTHS
+from ..nets.efficientnet import VARIANTS
+from ..nets.inference import fold_norms
+from ..nets.names import parse_backbone
+from ..nets.registries import ANY_DEPTH, BACKBONES, DEPTHS
 from ..nets.resnet import pool
+from ..nets.weights import build_backbone
 from ..seeding import generator
 from ..specs import TransformSpec
 from .images import Item, ItemView
@@ -42,7 +45,7 @@ class FeatureExtractor:
 
     def __init__(self, backbone: nn.Module, transform: TransformSpec, device: torch.device, batch_size: int):
         self.backbone, self.transform, self.device, self.batch_size = backbone, transform, device, batch_size
-        self.network = for_inference(backbone).to(device)
+        self.network = fold_norms(copy.deepcopy(backbone).eval().requires_grad_(False)).to(device)
         self._factor = (1 / (255 * torch.tensor(transform.std))).view(-1, 1, 1)
         self._shift = (-torch.tensor(transform.mean) / torch.tensor(transform.std)).view(-1, 1, 1)
 
@@ -83,21 +86,22 @@ def backbone_module(backbone: str | nn.Module, *, weights: bool = True) -> nn.Mo
     """The module that gives the maps. weights: False for one whose weights are loaded afterwards."""
     if isinstance(backbone, nn.Module):
         return CustomBackbone(backbone)
-    if backbone in VARIANTS and not weights:
-        return EfficientNetLite(3, VARIANTS[backbone].width, VARIANTS[backbone].depth)
-    if backbone not in BACKBONES:
-        near = difflib.get_close_matches(str(backbone), BACKBONES, n=1)
+    name = parse_backbone(backbone)
+    if name.architecture not in BACKBONES and not name.from_timm:
+        near = difflib.get_close_matches(backbone, BACKBONES, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
         raise UserError(f"There is no backbone called {backbone!r}{hint} The backbones are: {', '.join(BACKBONES)}.")
-    depth = next(depth for depth in (32, 18) if backbone not in DEPTHS or DEPTHS[backbone].allowed(depth))
-    return BACKBONES[backbone](3, depth, generator(0, "network"))
+    depths = DEPTHS.get(name.architecture, ANY_DEPTH)
+    depth = next(depth for depth in (32, 18) if depths.allowed(depth))
+    return build_backbone(backbone, depth, 3, generator(0, "network"), pretrained=weights)
 
 
 def transform_for(backbone: str | nn.Module, image_size: int | None) -> TransformSpec:
-    """Size and normalisation of the images that a backbone reads. A module with `pretrained_cfg`, as timm's have it,
-    tells them itself."""
+    """Size and normalisation of the images that a backbone reads. A module with `pretrained_cfg`, as those of timm,
+    tells them itself. backbone: its name, or a module."""
     told: Any = getattr(backbone, "pretrained_cfg", None) or {}
-    size = VARIANTS[backbone].size if isinstance(backbone, str) and backbone in VARIANTS else DEFAULT_SIZE
+    architecture = parse_backbone(backbone).architecture if isinstance(backbone, str) else ""
+    size = VARIANTS[architecture].size if architecture in VARIANTS else DEFAULT_SIZE
     return TransformSpec(
         size=image_size or int(told.get("input_size", (3, size, size))[-1]),
         mean=tuple(told.get("mean", (0.5,))),

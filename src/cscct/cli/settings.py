@@ -62,7 +62,8 @@ def config(
 
     They are printed as YAML, as config.yaml in the folder of the run would hold them, and can be given to
     `cscct run --config`. Neither the data nor a GPU is looked at: the device stays auto, and B and C of a folder of
-    images stay open.
+    images stay open. A backbone that comes with pretrained weights brings settings of its own for what the method and
+    the dataset have by default: `--changed` shows them.
     """
     flags = flag_layers(base, step, device, threads, skip_bad_images, seed, devices, nodes, precision, compile_)
     load_plugins(plugin)

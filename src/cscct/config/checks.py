@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
+from importlib.util import find_spec
 from typing import Any
 
 from pydantic import ValidationError
@@ -14,7 +15,7 @@ from ..errors import UserError
 from ..losses import GROWTHS
 from ..memory import HERDINGS, PAYLOADS
 from ..methods import AFTER_TASK, suggest
-from ..nets import ANY_DEPTH, BACKBONES, DEPTHS, HEADS, IMPRINTS
+from ..nets import ANY_DEPTH, BACKBONES, DEPTHS, HEADS, IMPRINTS, parse_backbone
 from ..optim import OPTIMIZERS
 from ..structs import Task
 from ..yamltext import Raw
@@ -53,11 +54,16 @@ def _further_problems(raw: Raw, error: ValidationError) -> list[str]:
         return []
 
 
+def _backbones(wanted: str) -> Iterable[str]:
+    """Those that there may be: timm knows its own names."""
+    return (*BACKBONES, wanted) if parse_backbone(wanted).from_timm else BACKBONES
+
+
 def _unknown_names(settings: Settings) -> list[str]:
     """Names of parts that nobody has registered."""
     network, memory = settings.network, settings.memory
     asked: list[tuple[str, str, str, Iterable[str]]] = [
-        ("network.backbone", "backbone", network.backbone, BACKBONES),
+        ("network.backbone", "backbone", parse_backbone(network.backbone).architecture, _backbones(network.backbone)),
         ("network.head", "head", network.head, HEADS),
         ("network.imprint", "way to imprint", network.imprint, ("none", *IMPRINTS)),
         ("network.after_task", "function after a task", network.after_task, ("none", *AFTER_TASK)),
@@ -78,9 +84,12 @@ def _unknown_names(settings: Settings) -> list[str]:
 def _network_problems(settings: Settings) -> list[str]:
     """Parts of a network that do not fit each other. Heads from plugins may have several rows and any form."""
     problems, network = [], settings.network
-    depths = DEPTHS.get(network.backbone, ANY_DEPTH)
+    backbone = parse_backbone(network.backbone)
+    if backbone.from_timm and find_spec("timm") is None:
+        problems.append(f"network.backbone is {backbone}, and timm is not installed: pip install timm torchvision")
+    depths = DEPTHS.get(backbone.architecture, ANY_DEPTH)
     if not depths.allowed(network.depth):
-        problems.append(f"network.depth of {network.backbone} must be {depths.text}, not {network.depth}")
+        problems.append(f"network.depth of {backbone.architecture} must be {depths.text}, not {network.depth}")
     one_row = network.head in ("linear", "positive", "cosine")
     if network.rows_per_class > 1 and one_row:
         problems.append(

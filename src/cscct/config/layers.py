@@ -1,7 +1,8 @@
 """From layers of settings to one checked configuration.
 
 Later layers win: defaults < the method's own settings < the dataset's preset (common, then the entry of the method,
-then `recipes.printed` if asked for) < a config file < `--set` and flags.
+then `recipes.printed` if asked for) < `presets/pretrained.yaml` where the backbone comes with weights < a config file <
+`--set` and flags.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 from ..data.registry import DATASETS
 from ..errors import UserError
 from ..methods import EXTRAS, canonical_name, parse_method, suggest
+from ..nets import parse_backbone, with_digest
 from ..yamltext import Raw, parse_yaml
 from .checks import validate
 from .schema import RECIPES, Settings
@@ -53,15 +55,42 @@ def resolve(
         raise UserError(
             f"loss.{absent[0]} is set, but {method} does not have it; name the method {method}+{absent[0]}."
         )
-    base = config if whole else preset_layers(method, dataset, recipe)
     user: Raw = {}
     for layer in overrides if whole else (config, *overrides):
         merge(user, layer)
+    base = config if whole else preset_layers(method, dataset, recipe, user)
     raw = merge(copy.deepcopy(base), user)
     raw.update(method=method, dataset=dataset, recipe=recipe)
     for section in ("train", "finetune"):
         _scale_schedule(section, base, user, raw)
+    if backbone := _backbone(raw):
+        raw["network"]["backbone"] = with_digest(backbone)
     return validate(raw)
+
+
+def _backbone(raw: Raw) -> str | None:
+    """The name of the backbone, if it is one: other values are refused later."""
+    network = raw.get("network")
+    found = network.get("backbone") if isinstance(network, Mapping) else None
+    return found if isinstance(found, str) else None
+
+
+def _suit_backbone(base: Raw, user: Raw, method: str) -> None:
+    """Adds to the preset what a backbone that comes with weights needs: its size of images and constants, and settings
+    for fine-tuning. The size is left out where images are in memory, and are taken as they are."""
+    both = merge(merge({}, base), user)
+    name = _backbone(both)
+    if name is None or both["network"].get("pretrained") is False:
+        return
+    wanted, preset = parse_backbone(name), load_preset("pretrained")
+    own = preset["backbones"].get("timm" if wanted.from_timm else wanted.architecture)
+    if own is None:
+        return
+    as_stored = base.get("data", {}).get("transform", {}).get("size") is None
+    for layer in (preset["common"], own, preset["bases"].get(method, {})):
+        merge(base, layer)
+    if as_stored:
+        del base["data"]["transform"]["size"]
 
 
 def _names(wanted: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -107,8 +136,11 @@ def tuned_for(overrides: Sequence[Raw], methods: Sequence[str]) -> list[list[Raw
     ]
 
 
-def preset_layers(method: str, dataset: str, recipe: str) -> Raw:
-    """What the method and the dataset's preset say. A preset tunes the losses a method has; it never adds one."""
+def preset_layers(method: str, dataset: str, recipe: str, user: Raw | None = None) -> Raw:
+    """What the method and the dataset's preset say. A preset tunes the losses a method has; it never adds one.
+
+    user: settings that come later; a backbone in them may need other defaults.
+    """
     base, extra = parse_method(method)
     raw = merge({}, base.settings)
     merge(raw, {"loss": {name: base.additions.get(name, {}) for name in extra}})
@@ -117,6 +149,7 @@ def preset_layers(method: str, dataset: str, recipe: str) -> Raw:
     for layer in (preset.get("common", {}), preset.get("bases", {}).get(base.preset_name, {}), printed):
         known = {name: options for name, options in layer.get("loss", {}).items() if name in raw["loss"]}
         merge(raw, {**layer, "loss": known})
+    _suit_backbone(raw, user or {}, base.preset_name)
     return raw
 
 

@@ -8,13 +8,14 @@ from ..config import Settings
 from ..data import Dataset, Stream, make_stream, split_tasks
 from ..errors import UserError, Warn
 from ..memory import Memory
-from ..nets import Network, build_network
+from ..nets import Network, build_network, split
 from ..seeding import generator
 from ..specs import NetworkSpec
 from .device import choose_device, choose_threads, keep_freed_memory, require_compiler
 from .distributed import SINGLE_PROCESS, ProcessGroup
 from .learner import Learner, LearnerConfig
 from .protocol import class_sequence
+from .trunk import run_trunk, through_trunk
 
 
 def build_stream(settings: Settings, dataset: Dataset, warn: Warn) -> Stream:
@@ -54,8 +55,9 @@ def build_stream(settings: Settings, dataset: Dataset, warn: Warn) -> Stream:
     return stream
 
 
-def network_for(spec: NetworkSpec, channels: int, seed: int) -> Network:
-    """A network with fresh weights, its head still without classes."""
+def network_for(spec: NetworkSpec, channels: int, seed: int, *, pretrained: bool = True) -> Network:
+    """A network as training finds it, its head still without classes. pretrained: false for a network whose weights are
+    going to be replaced."""
     return build_network(
         spec.backbone,
         spec.depth,
@@ -64,12 +66,20 @@ def network_for(spec: NetworkSpec, channels: int, seed: int) -> Network:
         spec.rows_per_class,
         generator(seed, "network"),
         relu_head=spec.relu_head,
+        frozen_norms=spec.batch_norm == "frozen",
+        pretrained=pretrained and spec.pretrained,
     )
 
 
 def build_learner(
-    settings: Settings, dataset: Dataset, stream: Stream, group: ProcessGroup = SINGLE_PROCESS
+    settings: Settings,
+    dataset: Dataset,
+    stream: Stream,
+    group: ProcessGroup = SINGLE_PROCESS,
+    warn: Warn = lambda _: None,
 ) -> Learner:
+    """The learner of a run, on its device; with `network.train_from`, the stream's images go through the frozen stages
+    first."""
     device = torch.device(choose_device(settings.runtime.device))
     torch.set_num_threads(choose_threads(settings.runtime.threads))
     if device.type == "cpu":
@@ -90,4 +100,11 @@ def build_learner(
     )
     if device.type == "cuda" and group.size > 1:
         device = torch.device("cuda", group.rank % settings.runtime.devices)
-    return Learner(network, Memory(settings.memory), config, stream, device, group)
+    trunk = None
+    if settings.network.train_from:
+        trunk, network.backbone = split(network.backbone, settings.network.train_from)
+        run = run_trunk(trunk, device, fold=settings.numerics.fold)
+        processes = settings.runtime.devices
+        views, seed, on_cpu = settings.network.views, settings.seed, device.type == "cpu"
+        stream = through_trunk(stream, run, views, seed, on_cpu=on_cpu, processes=processes, warn=warn)
+    return Learner(network, Memory(settings.memory), config, stream, device, group, trunk)

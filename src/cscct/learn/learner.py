@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -14,7 +15,8 @@ from ..data.batches import Pool, join, training_batches
 from ..losses import Term, WeightedSum
 from ..memory import PAYLOADS, Memory, class_mean, pad_carried
 from ..methods import AFTER_TASK, TaskEnd
-from ..nets import IMPRINTS, Network, for_inference
+from ..nets import IMPRINTS, Network, Top, Trunk, for_inference
+from ..nets.trunk import join as join_backbone
 from ..seeding import derive, generator
 from ..specs import Finetune, NetworkSpec, PredictSpec, Stage
 from ..structs import Batch, Task
@@ -60,7 +62,10 @@ class Learner:
         stream: Stream,
         device: torch.device,
         group: ProcessGroup = SINGLE_PROCESS,
+        trunk: Trunk | None = None,
     ):
+        """trunk: frozen stages that the images of the stream have been through; the network has those after them."""
+        self.trunk = trunk
         self.network = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.memory, self.config, self.stream, self.device = memory, config, stream, device
         self.group = group
@@ -99,7 +104,7 @@ class Learner:
             self._herd(task)
         if self.config.finetune is not None and not task.is_first:
             self._finetune(task, self.config.finetune, listener, on_step, resume)
-            if self.config.finetune.batch_norm == "drift":  # else features are what they were
+            if self.config.finetune.batch_norm == "drift" and not self.network.frozen_norms:  # features have changed
                 self._herd(task)
         self._end_task(task)
         self.teacher = None
@@ -107,8 +112,17 @@ class Learner:
             self.stream.train_view, self.memory.exemplars, self.config.predict.nme_aug
         )
 
+    def whole_network(self) -> Network:
+        """The network from images to scores, frozen stages included."""
+        if self.trunk is None:
+            return self.network
+        net = self.network
+        backbone = join_backbone(self.trunk, cast(Top, net.backbone))
+        return Network(backbone, net.head, relu_head=net.relu_head, frozen_norms=net.frozen_norms)
+
     def tensors(self) -> dict[str, Tensor]:
-        """All weights, for a checkpoint; with `memory.exemplars` and the position in a stage, all there is to know."""
+        """All weights that training may change, for a checkpoint; with `memory.exemplars` and the position in a stage,
+        all there is to know."""
         teacher = self.teacher.state_dict() if self.teacher is not None else {}
         found = {"means": self.means, "similarity": self.similarity}
         carried = {str(label): rows for label, rows in self.memory.carried.items()}

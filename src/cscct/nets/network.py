@@ -10,17 +10,30 @@ from torch import Generator, Tensor, nn
 
 from ..structs import Output
 from .heads import Head
-from .registries import BACKBONES, HEADS
+from .registries import HEADS
 from .resnet import pool
+from .weights import build_backbone
 
 
 class Network(nn.Module):
     """`relu_head`: the head reads the feature with its last ReLU, as the original iCaRL does. Herding, class means
-    and the feature losses read the signed one in any case."""
+    and the feature losses read the one before it in any case; a backbone that ends with an activation of its own
+    (EfficientNet) has no other.
 
-    def __init__(self, backbone: nn.Module, head: Head, *, relu_head: bool = False):
+    `frozen_norms`: batch norm uses its running statistics in training too, and keeps them.
+    """
+
+    def __init__(self, backbone: nn.Module, head: Head, *, relu_head: bool = False, frozen_norms: bool = False):
         super().__init__()
-        self.backbone, self.head, self.relu_head = backbone, head, relu_head
+        self.backbone, self.head, self.relu_head, self.frozen_norms = backbone, head, relu_head, frozen_norms
+
+    def train(self, mode: bool = True) -> Network:
+        super().train(mode)
+        if self.frozen_norms:
+            for module in self.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.eval()
+        return self
 
     def forward(self, images: Tensor) -> Output:
         maps = self.backbone(images)
@@ -47,7 +60,10 @@ def build_network(
     generator: Generator,
     *,
     relu_head: bool = False,
+    frozen_norms: bool = False,
+    pretrained: bool = True,
 ) -> Network:
-    body = BACKBONES[backbone](channels, depth, generator)
+    """A network without classes. pretrained: as `build_backbone` has it."""
+    body = build_backbone(backbone, depth, channels, generator, pretrained=pretrained)
     features: int = body.features  # type: ignore[assignment]
-    return Network(body, HEADS[head](features, rows_per_class), relu_head=relu_head)
+    return Network(body, HEADS[head](features, rows_per_class), relu_head=relu_head, frozen_norms=frozen_norms)

@@ -40,6 +40,11 @@ BACKBONES: Registry[Builder] = Registry(
         "efficientnet-lite2": "cscct.nets.efficientnet:efficientnet_lite2",
     },
 )
+# The weights that a backbone starts from unless told otherwise, by the names of their layers
+PRETRAINED: Registry[Callable[[], dict[str, Tensor]]] = Registry(
+    "pretrained backbone",
+    {f"efficientnet-lite{n}": f"cscct.nets.efficientnet:lite{n}_weights" for n in range(3)},
+)
 DEPTHS: dict[str, Depths] = {  # a backbone without an entry may have any depth
     "lucir-resnet": SIX_N_PLUS_2,
     "podnet-resnet": SIX_N_PLUS_2,

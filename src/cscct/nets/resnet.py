@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from .registries import SIX_N_PLUS_2
+from .staged import StagedBackbone
 
 
 def conv(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
@@ -56,7 +57,7 @@ class StridedPad(nn.Module):
         return F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, 0, self.extra))
 
 
-class ResNet(nn.Module):
+class ResNet(StagedBackbone):
     """A stem and stages of blocks. `blocks[i]` is a list of `last_relu` flags: one block for each."""
 
     def __init__(
@@ -68,8 +69,6 @@ class ResNet(nn.Module):
         *,
         projection: bool,
     ):
-        super().__init__()
-        self.stem = stem
         stages, inputs = [], widths[0]
         for width, flags, stride in zip(widths, blocks, strides, strict=True):
             stage = []
@@ -78,16 +77,7 @@ class ResNet(nn.Module):
                 stage.append(Block(inputs, width, step, last_relu=last_relu, projection=projection))
                 inputs = width
             stages.append(nn.Sequential(*stage))
-        self.stages = nn.ModuleList(stages)
-        self.features = inputs
-
-    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        x = self.stem(images)
-        maps = []
-        for stage in self.stages:
-            x = stage(x)
-            maps.append(x)
-        return tuple(maps)
+        super().__init__(stem, stages, features=inputs)
 
     def initialise(self, generator: Generator, *, zero_last_norm: bool) -> None:
         for module in self.modules():

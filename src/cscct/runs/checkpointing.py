@@ -14,6 +14,7 @@ from ..learn.learner import Learner, Resume
 from ..learn.loop import MomentumBuffers, StagePosition
 from ..structs import Task
 from .checkpoints import Checkpoint
+from .files import weights_sha256
 from .folder import METRICS, RunFolder, changed_data, differences, identity
 from .record import ResultRecord
 
@@ -36,6 +37,8 @@ class CheckpointWriter:
     ):
         self.learner, self.record, self.folder = learner, record, folder
         self.every, self.stop, self.warn = every, stop, warn
+        trunk = learner.trunk
+        self.trunk = None if trunk is None else weights_sha256(trunk.state_dict())  # its weights are not in checkpoints
         self.task = 0
         self.spent = 0.0  # seconds in this task by earlier processes
         self.started = self.last = time.perf_counter()
@@ -79,6 +82,7 @@ class CheckpointWriter:
             "metrics_size": self.folder.metrics_size(),
             "data": self.record.data,
             "settings": identity(self.record.settings),
+            "trunk": self.trunk,
         }
         self.folder.save_checkpoint({**self.learner.tensors(), **momentum}, state)
         self.last = time.perf_counter()
@@ -93,6 +97,12 @@ class CheckpointWriter:
             raise UserError(
                 f"The config of the run in {self.folder.path} was changed after its last checkpoint: {changed[0]}. Put "
                 "it back, or start a new run in another folder (--out)."
+            )
+        if state.get("trunk") != self.trunk:
+            raise UserError(
+                f"The weights of the frozen stages are not those that the run in {self.folder.path} began with: put "
+                "the old ones back (the package or the file that network.backbone names), or start a new run in "
+                "another folder (--out)."
             )
         if self.folder.metrics_size() < state["metrics_size"]:
             self.warn(f"Some epochs are missing at the end of {self.folder.path / METRICS}; figures will lack them.")

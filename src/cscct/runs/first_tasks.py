@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 
 from ..config import Settings
 from ..errors import Warn
+from ..specs import NetworkSpec
 from .files import load_metadata, load_tensors, save_tensors, weights_sha256
 
 if TYPE_CHECKING:
@@ -65,6 +66,10 @@ def first_task_fingerprint(settings: Settings, data: str) -> str:
         "device": [runtime.device, runtime.threads, runtime.devices, runtime.nodes, settings.numerics.precision],
         "compiled": settings.numerics.compile == "all",
     }
+    fresh = NetworkSpec()  # settings that came later are left out where they have their defaults: old keys stay valid
+    later = {key: getattr(network, key) for key in ("pretrained", "train_from", "views", "batch_norm")}
+    if changed := {key: value for key, value in later.items() if value != getattr(fresh, key)}:
+        parts["network_more"] = changed
     if settings.memory.held_back:  # these images are not trained on, from the first task on
         parts["held_back"] = settings.memory.held_back_of(settings.protocol.base or 0)
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]

@@ -116,7 +116,7 @@ class _Execution:
 
     def _train(self, data: str, saved: Checkpoint | None) -> Result:
         stream = build_stream(self.settings, self.dataset, self.warn)
-        learner = build_learner(self.settings, self.dataset, stream, self.group)
+        learner = build_learner(self.settings, self.dataset, stream, self.group, self.warn)
         record = ResultRecord(self.settings, stream, self.folder, first_task_fingerprint(self.settings, data), data)
         every = self.settings.checkpoint.minutes * 60
         writer = CheckpointWriter(learner, record, self.folder, every, self.stop, self.warn)
@@ -139,8 +139,9 @@ class _Execution:
             if sentence is None or isinstance(error, RunFailed):
                 raise
             raise RunFailed(sentence) from error
-        self.folder.save_model({**learner.network.state_dict(), "class_means": learner.means}, self._metadata(record))
-        result = record.write("finished", weights_sha256=weights_sha256(learner.network.state_dict()))
+        weights = {name: tensor.contiguous() for name, tensor in learner.whole_network().state_dict().items()}
+        self.folder.save_model({**weights, "class_means": learner.means}, self._metadata(record))
+        result = record.write("finished", weights_sha256=weights_sha256(weights))
         self.folder.clear_checkpoints()
         self.group.broadcast(lambda: None)  # nobody goes on before everything is written
         self.listener.run_finished(result, self.folder.path)

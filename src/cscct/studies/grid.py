@@ -147,7 +147,7 @@ def with_linear_rate(layers: Sequence[Raw], method: str, dataset: str, recipe: s
     given: Raw = {}
     for layer in layers:
         merge(given, layer)
-    preset, rates = preset_layers(method, dataset, recipe), []
+    preset, rates = preset_layers(method, dataset, recipe, given), []
     for section in ("train", "finetune"):
         wanted, own = given.get(section) or {}, preset.get(section) or {}
         if "batch_size" in wanted and "lr" not in wanted:
