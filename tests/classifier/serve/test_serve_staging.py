@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from cscct.classifier.images import Problem
-from cscct.classifier.serve.job import _renamed, message_of, own_label
+from cscct.classifier.serve.job import _renamed, learn_batch, message_of, own_label
 from cscct.classifier.serve.limits import Limits
 from cscct.classifier.serve.staging import Staging, read_batch
 from cscct.classifier.serve.uploads import Upload
+from cscct.classifier.store import ModelFolder
 from cscct.errors import UserError
 from serving import RED, encoded
 
@@ -75,3 +76,17 @@ def test_problems_are_told_with_the_names_of_the_files(tmp_path: Path) -> None:
     problem = Problem("duplicate", str(second), f"the same picture as {first} in the same class")
     renamed = _renamed(problem, tmp_path / "sta ging", batch)
     assert renamed == Problem("duplicate", "1.png", "the same picture as 0.png in the same class")
+
+
+def test_a_model_that_another_program_changed_meanwhile_is_not_overwritten(folder: Path) -> None:
+    staging = staging_with(folder / "staging", 2)
+    batch = staging.begin()
+
+    def progress(what: str, done: int, total: int) -> None:
+        if ModelFolder(folder).versions()[1].current:
+            ModelFolder(folder).undo()
+
+    with pytest.raises(UserError, match="Another program changed the model"):
+        learn_batch(folder, batch, progress)
+    assert [one.number for one in ModelFolder(folder).versions() if one.current] == [1]
+    assert learn_batch(folder, batch, lambda *_: None) == 3
