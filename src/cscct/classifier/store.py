@@ -219,7 +219,7 @@ class ModelFolder:
 
     def has_other_files(self) -> bool:
         """Whether the folder holds something else than what a killed first commit leaves."""
-        own = {"files", "versions", ".lock", ".lock-holder", temporary_name(self.path / MODEL).name}
+        own = {"files", "versions", "staging", ".lock", ".lock-holder", temporary_name(self.path / MODEL).name}
         return any(path.name not in own for path in self.path.iterdir())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,11 @@ from .uploads import Upload, explained
 
 @dataclass(frozen=True)
 class Loaded:
-    """A version in memory. model: None while nothing is learned."""
+    """A version in memory. model: None while nothing is learned. stamp: of the file that told which one is current."""
 
     number: int
     model: IncrementalClassifier | None
+    versions: list[Version]
     stamp: object
 
 
@@ -34,7 +35,7 @@ class CurrentModel:
         self.folder = ModelFolder(path)
         self.trouble: str | None = None
         self._mutex = threading.Lock()
-        self._loaded = Loaded(0, None, None)
+        self._loaded = Loaded(0, None, [], None)
 
     def get(self) -> Loaded:
         """Whoever finds a newer version loads it; others are answered by the one before meanwhile."""
@@ -55,16 +56,19 @@ class CurrentModel:
         if stamp == self._loaded.stamp:
             return
         try:
-            number = next((one.number for one in self.all_versions() if one.current), 0)
+            versions = self.folder.versions() if is_model_folder(self.folder.path) else []
+            number = next((one.number for one in versions if one.current), 0)
             model = self.folder.load(number) if number else None
+            if model is not None and model.backbone is None:
+                raise UserError(f"The model in {self.folder.path} reads features, not images: it cannot be served.")
         except (UserError, RunFailed) as error:
             if self._loaded.stamp is None:  # nothing to answer with
                 raise
             self.trouble = str(error)
-            self._loaded = Loaded(self._loaded.number, self._loaded.model, stamp)
+            self._loaded = replace(self._loaded, stamp=stamp)
             return
         self.trouble = None
-        self._loaded = Loaded(number, model, stamp)
+        self._loaded = Loaded(number, model, versions, stamp)
 
     def _stamp(self) -> object:
         """Changes whenever another version becomes the current one."""
@@ -111,11 +115,7 @@ class CurrentModel:
 
     def versions(self) -> list[VersionInfo]:
         """Newest first."""
-        return [_version_info(one) for one in reversed(self.all_versions())]
-
-    def all_versions(self) -> list[Version]:
-        """None as long as nothing is learned."""
-        return self.folder.versions() if is_model_folder(self.folder.path) else []
+        return [_version_info(one) for one in reversed(self.get().versions)]
 
     def exemplar(self, index: int, number: int) -> bytes:
         """A photograph that was kept, as JPEG."""

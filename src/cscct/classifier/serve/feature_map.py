@@ -16,9 +16,9 @@ def feature_map(version: int, model: IncrementalClassifier) -> FeatureMap:
 
     With fewer than three classes, the components of all photographs.
     """
-    labels = list(model.classes_)
-    samples = [_unit(_samples(model.statistics_[label])) for label in labels]
-    means = np.stack([_unit(model.statistics_[label].total.numpy()[None])[0] for label in labels])
+    labels, classes = list(model.statistics_), list(model.statistics_.values())
+    samples = [_unit(_samples(one)) for one in classes]
+    means = np.stack([(one.directions / one.count).numpy() for one in classes])
     spread = means if len(labels) > 2 else np.concatenate([means, *samples])
     centre = spread.mean(axis=0)
     axes, share = _principal(spread - centre)

@@ -21,7 +21,7 @@ HEADERS = {
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with none at all, a browser would not tell the origin of the login form
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
@@ -122,15 +122,16 @@ def _is_cross_origin(headers: Headers) -> bool:
 def _counted(receive: Receive, headers: Headers, most: int) -> Receive:
     """receive, which fails as soon as more than so many bytes have come or were announced."""
     length = headers.get("content-length", "")
-    seen = int(length) if length.isascii() and length.isdigit() and len(length) < 20 else 0
-    announced, seen = seen > most, 0
+    announced = length.isdecimal() and (len(length) > 18 or int(length) > most)
+    seen = 0
 
     async def counted() -> Message:
         nonlocal seen
         message = await receive()
         seen += len(message.get("body", b""))
         if announced or seen > most:
-            await _drain(receive, most)
+            if message.get("more_body"):
+                await _drain(receive, most)
             raise HTTPException(413, f"The request is larger than {most:,} bytes: send fewer or smaller files.")
         return message
 

@@ -32,13 +32,22 @@ STAGING = "staging"
 def learn_batch(path: Path, batch: Batch, progress: Callable[[str, int, int], None]) -> int:
     """Learns what was staged and commits it. The number of the new version."""
     folder = ModelFolder(path)
-    model = folder.load() if is_model_folder(path) else IncrementalClassifier()
+    before = _current(folder)
+    model = folder.load(before) if before else IncrementalClassifier()
     known = getattr(model, "statistics_", {})
     images = [path / STAGING / f"{one.id}.image" for one in batch.photographs]
     model.learn(images, [own_label(one.label, known) for one in batch.photographs], progress=progress)
     problems = [_renamed(one, path / STAGING, batch) for one in model.report_.problems]
     model.report_ = replace(model.report_, problems=problems)
+    if _current(folder) != before:
+        raise UserError("Another program changed the model meanwhile, so this step was not kept: learn once more.")
     return folder.commit(model, message_of(batch))
+
+
+def _current(folder: ModelFolder) -> int:
+    """The number of the current version; 0 while nothing is learned."""
+    versions = folder.versions() if is_model_folder(folder.path) else []
+    return next((one.number for one in versions if one.current), 0)
 
 
 def own_label(text: str, known: Collection[Label]) -> Label:
@@ -69,7 +78,7 @@ def message_of(batch: Batch) -> str:
 
 def _end_with_the_server() -> None:
     """Standard input is a pipe that the server holds open: it ends when the server does, however that happens."""
-    sys.stdin.buffer.read()
+    os.read(sys.stdin.fileno(), 1)  # not through the buffer, whose lock would be held when this process ends
     os._exit(1)
 
 

@@ -148,7 +148,7 @@ def undo(service: Served) -> ModelInfo:
 @router.post("/restore", responses=refusals(400, 404, 409, 413, 422))
 def restore(wanted: Restore, service: Served) -> ModelInfo:
     """Makes another version the current one."""
-    if wanted.version not in {one.number for one in service.model.all_versions()}:
+    if wanted.version not in {one.number for one in service.model.versions()}:
         raise HTTPException(404, f"There is no version {wanted.version}.")
     service.change_version(lambda: service.model.folder.restore(wanted.version))
     return get_model(service)

@@ -38,14 +38,15 @@ def run(
         raise UserError(f"The token has {len(token)} characters; take at least {SHORTEST_TOKEN}, or none to get one.")
     if token is None and not is_loopback(host):
         token = secrets.token_urlsafe(24)
-    listener = bound(host, port)
     app = create_app(model_dir, token=token)
-    address = page_address(host, listener.getsockname()[1], token)
-    print(f"Serving {Path(model_dir)} at {address} (Ctrl+C ends it)", flush=True)
-    if open_browser:
-        threading.Timer(1.0, webbrowser.open, [address]).start()
-    config = uvicorn.Config(app, log_level="warning", server_header=False, timeout_keep_alive=10, proxy_headers=False)
-    with listener:
+    config = uvicorn.Config(
+        app, lifespan="off", log_level="warning", server_header=False, timeout_keep_alive=10, proxy_headers=False
+    )
+    with app.state.service.opened(), bound(host, port) as listener:
+        address = page_address(host, listener.getsockname()[1], token)
+        print(f"Serving {Path(model_dir)} at {address} (Ctrl+C ends it)", flush=True)
+        if open_browser:
+            threading.Timer(1.0, webbrowser.open, [address]).start()
         uvicorn.Server(config).run(sockets=[listener])
 
 

@@ -4,6 +4,7 @@ import { api, each } from "./api.js";
 import { announce, bar, byId, el, name, percent, plural } from "./dom.js";
 import { acceptFiles } from "./drop.js";
 
+const NOTABLE = 0.005; // answers below this are left out, except for the second
 let asked = 0;
 let answered = 0;
 
@@ -51,7 +52,7 @@ async function classify(card, changed) {
     item.classList.toggle("unknown", answer.unknown);
     body.replaceChildren(
       answer.unknown ? el("p", { class: "badge" }, "Unlike anything learned") : "",
-      el("ol", { class: "top" }, ...answer.predictions.map(line)),
+      el("ol", { class: "top" }, ...answer.predictions.filter(({ score }, rank) => rank < 2 || score >= NOTABLE).map(line)),
       caption,
       correction(file, answer, changed),
     );

@@ -54,10 +54,10 @@ function classGroup(one, index, place) {
   group.style.setProperty("--hue", hue(index));
   for (const [x, y] of one.points) {
     const [cx, cy] = place(x, y);
-    group.append(svg("circle", { cx: cx.toFixed(1), cy: cy.toFixed(1), r: 2.6, class: "dot" }));
+    group.append(svg("circle", { cx: cx.toFixed(1), cy: cy.toFixed(1), r: 3.2, class: "dot" }));
   }
   const [cx, cy] = place(one.x, one.y);
-  group.append(svg("circle", { cx: cx.toFixed(1), cy: cy.toFixed(1), r: 6, class: "ring" }));
+  group.append(svg("circle", { cx: cx.toFixed(1), cy: cy.toFixed(1), r: 7, class: "ring" }));
   group.append(svg("title", {}, one.name));
   group.addEventListener("pointerenter", () => chosen === null && highlight(index));
   group.addEventListener("click", () => choose(index));
@@ -69,7 +69,7 @@ function placeNames(classes, place, labels) {
   const taken = [];
   classes.forEach((one, index) => {
     const [cx, cy] = place(one.x, one.y);
-    const text = svg("text", { x: cx.toFixed(1), y: (cy - 10).toFixed(1), "text-anchor": "middle", "data-index": index });
+    const text = svg("text", { x: cx.toFixed(1), y: (cy - 12).toFixed(1), "text-anchor": "middle", "data-index": index });
     text.textContent = one.name.length > 24 ? `${one.name.slice(0, 23)}…` : one.name;
     labels.append(text);
     let box = text.getBBox();
@@ -77,8 +77,8 @@ function placeNames(classes, place, labels) {
     text.setAttribute("x", (cx + shift).toFixed(1));
     box = { x: box.x + shift - 2, y: box.y, width: box.width + 4, height: box.height };
     if (taken.some((other) => overlap(box, other))) {
-      text.setAttribute("y", (cy + 19).toFixed(1));
-      box = { ...box, y: box.y + 29 };
+      text.setAttribute("y", (cy + 12 + box.height * 0.75).toFixed(1));
+      box = { ...box, y: cy + 12 };
     }
     if (taken.some((other) => overlap(box, other))) text.classList.add("crowded");
     else taken.push(box);
