@@ -18,11 +18,14 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from sklearn.datasets import load_digits
 from typer.testing import CliRunner, Result
 
-from conftest import run_command, signal_at_call
-from cscct import cli
+import cscct
+from conftest import run_command, run_quietly, signal_at_call
+from cscct import IncrementalClassifier, cli
 from cscct.classifier.store import ModelFolder
+from cscct.classifier.teaching import TeachingOptions
 from cscct.errors import RunFailed, UserError
 from pictures import draw, draw_class
 
@@ -151,6 +154,57 @@ def test_a_class_is_renamed(model: Path) -> None:
     assert "There is no class 'oak'" in refused("rename", model, "oak", "elm")
 
 
+def test_what_stays_in_fine_tuned_weights_is_told(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = ModelFolder(model).load()
+    loaded.tuned_ = ["ash", "fir"]
+    monkeypatch.setattr(ModelFolder, "load", lambda *_: loaded)
+    done = invoke("forget", model, "fir")
+    assert "fine-tuned with images of fir" in done.stdout
+    assert done.stderr == ""
+
+
+def test_the_folder_of_a_run_is_a_model_too(tmp_path: Path) -> None:
+    run_quietly(tmp_path / "run", "lucir", "train.epochs=1", "data.train_per_class=20", "network.depth=8")
+    for number, pixels in enumerate(load_digits().images[:3]):
+        Image.fromarray((pixels * 255 / 16).astype("uint8")).save(tmp_path / f"{number}.png")
+    images = [tmp_path / f"{number}.png" for number in range(3)]
+    found = json.loads(told("predict", tmp_path / "run", *images, "--json"))
+    labels = [entry["predictions"][0]["label"] for entry in found]
+    assert labels == cscct.load(tmp_path / "run").predict(images).tolist()
+    assert "needs a model that `cscct learn` made" in refused("predict", tmp_path / "run", images[0], "--unknown")
+    shown = json.loads(told("info", tmp_path / "run", "--json"))
+    assert (shown["kind"], shown["method"], len(shown["classes"])) == ("run", "lucir", 10)
+    assert "lucir-resnet" in told("info", tmp_path / "run")
+    told("export", tmp_path / "run", "--to", "torchscript", "--out", tmp_path / "digits.torchscript", "--quiet")
+    assert (tmp_path / "digits.torchscript").is_file()
+    assert "holds a run" in refused("learn", tmp_path / "run", tmp_path)
+    assert "holds a run" in refused("forget", tmp_path / "run", "1")
+
+
+def test_options_are_those_of_the_classifier() -> None:
+    given = TeachingOptions(predictor="ncm", memory_mb=0.0).parameters()
+    assert given == {"predictor": "ncm", "memory_mb": 0.0}
+    scratch = TeachingOptions(from_scratch=True, memory_mb=5.0).parameters()
+    assert scratch == {"backbone": "lucir-resnet", "finetune": "always", "memory_mb": 5.0}
+    assert TeachingOptions(from_scratch=True, backbone="podnet-resnet").parameters()["backbone"] == "podnet-resnet"
+    for options in (given, scratch):
+        IncrementalClassifier(**options)
+
+
+def test_changes_made_meanwhile_are_not_overwritten(
+    model: Path, pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = IncrementalClassifier.learn
+
+    def learn(self: IncrementalClassifier, *given: Any, **named: Any) -> Any:
+        ModelFolder(model).undo()
+        return real(self, *given, **named)
+
+    monkeypatch.setattr(IncrementalClassifier, "learn", learn)
+    assert "changed meanwhile" in refused("learn", model, pictures / "first", kind=RunFailed)
+    assert len(ModelFolder(model).versions()) == 3
+
+
 def test_info_tells_what_a_model_holds(taught: Any) -> None:
     found = json.loads(told("info", taught[0], "--json"))
     assert found["classes"] == {"ash": 5, "birch": 8, "cedar": 5, "fir": 5}
@@ -186,9 +240,9 @@ def test_problems_of_images_are_told(model: Path, tmp_path: Path) -> None:
     assert len(ModelFolder(model).versions()) == 3
     done = invoke("learn", model, tmp_path / "more")
     assert done.exception is None
-    assert "2 pictures are there twice" in done.stderr
-    assert "1 images that cannot be read" in done.stderr or "1 image " in done.stderr
-    assert "few images" in done.stderr
+    assert "pictures that are there twice (2)" in done.stderr
+    assert "images that cannot be read, and are left out (1)" in done.stderr
+    assert "classes with very few images (2)" in done.stderr
 
 
 def test_predictions_as_text_and_csv(taught: Any, pictures: Path, tmp_path: Path) -> None:

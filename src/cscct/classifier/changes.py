@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import Any
 
 from ..errors import UserError
 from .labels import Label, nearest
-from .teaching import existing
+from .teaching import count_classes, existing
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Forgotten:
     classes: int  # that are left
     forgotten: tuple[str, ...]
     older: tuple[int, ...]  # versions that are still there
-    finetuned: bool  # whether the network's weights were trained on images
+    notes: tuple[str, ...]  # on what cannot be removed
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
@@ -30,17 +32,15 @@ class Forgotten:
     def sentences(self) -> list[str]:
         """For a person."""
         names = ", ".join(self.forgotten)
-        found = [f"Removed {names}: version {self.version} of {self.path} has {self.classes} classes."]
+        found = [f"Removed {names}: version {self.version} of {self.path} has {count_classes(self.classes)}."]
         if self.older:
             found.append(
                 "Older versions keep what was removed, and `cscct undo` brings it back; "
-                f"`cscct forget {self.path} {' '.join(self.forgotten)} --everywhere` removes these versions."
+                f"`cscct forget {shlex.join([str(self.path), *self.forgotten])} --everywhere` removes these versions."
             )
         else:
             found.append("No older version is left.")
-        if self.finetuned:
-            found.append("The network was fine-tuned with images of these classes: that stays in its weights.")
-        return found
+        return [*found, *self.notes]
 
 
 def forget_classes(path: Path, names: Sequence[str], *, everywhere: bool = False) -> Forgotten:
@@ -55,15 +55,19 @@ def forget_classes(path: Path, names: Sequence[str], *, everywhere: bool = False
         if name not in present and name not in past:
             raise UserError(f"There is no class {name!r} in this model. {nearest(name, list(present))}")
     gone = [present[name] for name in wanted if name in present]
+    notes: tuple[str, ...] = ()
     if gone:
-        model.forget(gone)
-        folder.commit(model, f"{len(gone)} {'class' if len(gone) == 1 else 'classes'} forgotten")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the same sentences as the notes
+            model.forget(gone)
+        notes = tuple(model.report_.notes)
+        folder.commit(model, f"{count_classes(len(gone))} forgotten")
     if everywhere:
         folder.discard_history()
     versions = folder.versions()
     number = next(one.number for one in versions if one.current)
     older = tuple(one.number for one in versions if not one.current)
-    return Forgotten(path, number, len(model.classes_), tuple(wanted), older, is_finetuned(model))
+    return Forgotten(path, number, len(model.classes_), tuple(wanted), older, notes)
 
 
 def rename_class(path: Path, old: str, new: str) -> int:
@@ -83,8 +87,3 @@ def _like(label: Label, name: str) -> Label:
         return int(name)
     except ValueError:
         raise UserError(f"The classes of this model are whole numbers, and {name!r} is none.") from None
-
-
-def is_finetuned(model: Any) -> bool:
-    """Whether the weights of a model's network were changed by its images."""
-    return any(step.get("finetuned") for step in model.history_)

@@ -8,12 +8,12 @@ from typing import Any
 
 from ..errors import UserError
 from ..runs.folder import CONFIG, RunFolder
-from .changes import is_finetuned
 from .store import ModelFolder, is_model_folder
 
 
 def describe(path: Path) -> dict[str, Any]:
-    """Classes with their numbers of images (None where that is not stored), network, predictor, versions and size."""
+    """Classes with their numbers of images (None where that is not stored), network, predictor, versions and size.
+    `finetuned`: the classes whose images the network was fine-tuned with."""
     if is_model_folder(path):
         found = _model(ModelFolder(path))
     elif (path / CONFIG).is_file():
@@ -31,7 +31,7 @@ def _model(folder: ModelFolder) -> dict[str, Any]:
         "classes": {str(label): one.count for label, one in model.statistics_.items()},
         "backbone": model.backbone,
         "predictor": model.predictor,
-        "finetuned": is_finetuned(model),
+        "finetuned": [str(label) for label in model.tuned_],
         "exemplars": sum(len(images) for images in model.exemplars_.values()),
         "versions": [{**asdict(one), "classes": len(one.classes)} for one in folder.versions()],
     }

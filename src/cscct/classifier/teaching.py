@@ -16,7 +16,7 @@ from .images import Problem, read_folder
 from .report import LearnReport
 from .store import ModelFolder, Version, is_model_folder
 
-SCRATCH = "lucir-resnet18"  # the network that is trained where pretrained weights are not wanted
+SCRATCH = "lucir-resnet"  # what is trained where pretrained weights are not wanted: small images, a small network
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class Taught:
     version: int
     classes: int  # in all
     images: int  # in all
+    finetuned: bool  # then only images held back from fine-tuning tell the accuracy
     report: LearnReport
 
     def as_dict(self) -> dict[str, Any]:
@@ -62,6 +63,11 @@ class Plan:
     def as_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
         return asdict(self)
+
+
+def count_classes(number: int) -> str:
+    """`1 class`, `2 classes`."""
+    return f"{number} {'class' if number == 1 else 'classes'}"
 
 
 def exists(path: Path) -> bool:
@@ -92,7 +98,7 @@ def standing(path: Path) -> str:
     if not is_model_folder(path):
         return f"There is no model in {path} yet."
     version = current_version(ModelFolder(path))
-    return f"The model in {path} is whole, at version {version.number} with {len(version.classes)} classes."
+    return f"The model in {path} is whole, at version {version.number} with {count_classes(len(version.classes))}."
 
 
 def teach(
@@ -107,7 +113,7 @@ def teach(
         raise RunFailed(f"The model in {path} was changed meanwhile by another process: give the same command again.")
     number = folder.commit(model, message)
     total = sum(one.count for one in model.statistics_.values())
-    return Taught(path, number, len(model.classes_), total, model.report_)
+    return Taught(path, number, len(model.classes_), total, bool(model.tuned_), model.report_)
 
 
 def _new(options: TeachingOptions) -> IncrementalClassifier:

@@ -138,7 +138,7 @@ def predict(
     else:
         from ..ui.classifier import predictions_csv, predictions_text
 
-        print(predictions_csv(found, top, unknown) if as_csv else predictions_text(found), end="")
+        print(predictions_csv(found, unknown) if as_csv else predictions_text(found), end="")
     failed = sum(one.error is not None for one in found)
     if failed:
         raise RunFailed(f"{failed} of {len(found)} images could not be read.")

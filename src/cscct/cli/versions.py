@@ -20,14 +20,14 @@ def undo(
     as_json: Json = False,
 ) -> None:
     """Go back to an earlier version of a classifier, or forward again: `cscct info` lists the versions."""
-    from ..classifier.teaching import existing
+    from ..classifier.teaching import count_classes, existing
 
     folder = existing(model_dir)
     version = folder.undo() if to is None else folder.restore(to)
     if as_json:
         print(json.dumps({"version": version.number, "classes": version.classes}, indent=1))
     elif not quiet:
-        print(f"{model_dir} is at version {version.number}, with {len(version.classes)} classes.")
+        print(f"{model_dir} is at version {version.number}, with {count_classes(len(version.classes))}.")
 
 
 def forget(

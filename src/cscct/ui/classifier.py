@@ -10,19 +10,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..analysis.tables import csv_text
 from ..classifier.images import Problem
 from ..classifier.prediction import Prediction
 from ..classifier.report import LearnReport
-from ..classifier.teaching import Plan, Taught
+from ..classifier.teaching import Plan, Taught, count_classes
 
 SHOWN = 5  # of each kind of problem, of confusions
 CLASSES_SHOWN = 20
 KINDS = {
-    "unreadable": "images that cannot be read were left out",
-    "duplicate": "pictures are there twice",
-    "few": "classes have very few images",
-    "skipped": "files were left out",
+    "unreadable": "images that cannot be read, and are left out",
+    "duplicate": "pictures that are there twice",
+    "few": "classes with very few images",
+    "skipped": "files that are left out",
 }
 
 
@@ -33,7 +32,7 @@ def print_problems(problems: Sequence[Problem], notes: Sequence[str] = ()) -> No
         found = [problem for problem in problems if problem.kind == kind]
         if not found:
             continue
-        console.print(f"warning: {len(found)} {words}:", style="yellow", markup=False)
+        console.print(f"warning: {words} ({len(found)}):", style="yellow", markup=False)
         for problem in found[:SHOWN]:
             console.print(f"  {problem.path}: {problem.text}", markup=False)
         if len(found) > SHOWN:
@@ -55,10 +54,13 @@ def print_taught(taught: Taught) -> None:
     report, console = taught.report, Console(highlight=False)
     parts = [f"{len(names)} {words}" for names, words in ((report.new, "new"), (report.extended, "extended")) if names]
     print(
-        f"{taught.path}: version {taught.version}, {taught.classes} classes ({', '.join(parts)}), "
+        f"{taught.path}: version {taught.version}, {count_classes(taught.classes)} ({', '.join(parts)}), "
         f"{taught.images} images, {report.seconds:.1f} s"
     )
-    for table in (_accuracies(report), _changes(report)):
+    for table in (
+        _accuracies(report, "on images held back" if taught.finetuned else "cross-validated"),
+        _changes(report),
+    ):
         print()
         console.print(table)
     for lines in (_confusions(report), _similar(report), _finetuning(report)):
@@ -68,10 +70,10 @@ def print_taught(taught: Taught) -> None:
             console.print(Text(line), soft_wrap=True)
 
 
-def _accuracies(report: LearnReport) -> Table:
+def _accuracies(report: LearnReport, how: str) -> Table:
     """Old and new classes, before and after."""
     table = Table(box=None, pad_edge=False)
-    for column in ("accuracy (cross-validated)", "classes", "images", "before", "after"):
+    for column in (f"accuracy ({how})", "classes", "images", "before", "after"):
         table.add_column(column, justify="left" if "accuracy" in column else "right")
     old = [label for label in report.after if label in report.before]
     groups = [("old classes", old), ("new classes", report.new), ("all classes", list(report.after))]
@@ -146,8 +148,10 @@ def predictions_text(found: Sequence[Prediction]) -> str:
     return "".join(f"{line}\n" for line in lines).encode(encoding, "replace").decode(encoding)
 
 
-def predictions_csv(found: Sequence[Prediction], top: int, unknown: bool) -> str:
+def predictions_csv(found: Sequence[Prediction], unknown: bool) -> str:
     """A line for each image: the classes and their scores, best first."""
+    from ..analysis.tables import csv_text  # which takes scipy with it
+
     ranks = range(1, max([len(one.best) for one in found] + [1]) + 1)
     header = ["image", *(f"{name}_{rank}" for rank in ranks for name in ("label", "score"))]
     lines: list[list[Any]] = [[*header, *(["unknown"] if unknown else []), "error"]]
@@ -162,10 +166,11 @@ def predictions_csv(found: Sequence[Prediction], top: int, unknown: bool) -> str
 def print_info(found: Mapping[str, Any]) -> None:
     """What a model or a run holds."""
     console = Console(highlight=False)
-    print(f"{found['path']}: {len(found['classes'])} classes, {found['megabytes']:.1f} MB on disk")
-    for key in ("backbone", "predictor", "finetuned", "exemplars", "method", "dataset"):
+    print(f"{found['path']}: {count_classes(len(found['classes']))}, {found['megabytes']:.1f} MB on disk")
+    words = {"finetuned": ", ".join(found.get("finetuned", ())) or "no"}
+    for key in ("backbone", "predictor", "finetuned", "exemplars", "method", "dataset", "status"):
         if key in found:
-            print(f"{key:10} {found[key]}")
+            print(f"{key:10} {words.get(key, found[key])}")
     classes = Table(box=None, pad_edge=False)
     classes.add_column("class", overflow="fold")
     classes.add_column("images", justify="right")
