@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import copy
 import time
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,22 +21,15 @@ from ..data.registry import Progress, no_progress
 from ..errors import UserError
 from ..learn.device import choose_device
 from ..predictors import PREDICTORS, ClassStatistics, LinearPredictor
-from .exemplars import choose, encode, held_back, within_budget
+from .checks import check_settings
 from .features import FeatureExtractor, backbone_module, transform_for
-from .finetune import HELD_BACK_FOLD, Outcome, Request, attempt, refusal
-from .images import Item, as_items
+from .finetune import what_stays
+from .images import as_items
 from .inputs import Given, read_given
 from .labels import Label, as_label, as_labels, check_one_kind, chosen
-from .report import FOLDS, Confusion, LearnReport, accuracies, cross_validate, new_confusions, similar_classes
+from .learning import learned
+from .report import LearnReport
 from .unknown import NoveltyDetector
-
-_NUMBERS: dict[str, tuple[Any, int]] = {  # settings that are numbers: their types, and from where on
-    "memory_per_class": (Integral, 0),
-    "memory_mb": (Real, 0),
-    "image_size": (Integral | None, 1),
-    "batch_size": (Integral, 1),
-    "random_state": (Integral, 0),
-}
 
 
 class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -126,7 +117,14 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             module = backbone_module(copy.deepcopy(self.backbone))
             self._set_backbone(module, transform_for(self.backbone, self.image_size))
         given = self._given(images, labels, progress or no_progress)
-        self._learn(given, progress or no_progress, started)
+        step = learned(self, given, progress or no_progress)
+        if step.backbone is not None:
+            self._set_backbone(step.backbone, self._extractor.transform)
+        self._keep(step.statistics, step.head)
+        self.exemplars_, self.tuned_ = step.exemplars, step.tuned
+        self.report_ = replace(step.report, seconds=round(time.perf_counter() - started, 3))
+        entry = {"action": "learn", "classes": len(step.report.new), "images": len(given.labels)}
+        self.history_ = [*getattr(self, "history_", []), entry]
         return self
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -150,22 +148,10 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         gone = chosen(labels, self.classes_.tolist())
         self._keep({label: one for label, one in self.statistics_.items() if label not in gone})
         self.exemplars_ = {label: one for label, one in self.exemplars_.items() if label not in gone}
-        notes = self._what_stays(gone)
+        notes = what_stays(gone, self.tuned_)
         self.report_ = LearnReport(forgotten=[str(label) for label in gone], notes=notes)
         self.history_ = [*self.history_, {"action": "forget", "classes": len(gone)}]
         return self
-
-    def _what_stays(self, gone: list[Label]) -> list[str]:
-        """A sentence, if the network was fine-tuned with images of forgotten classes."""
-        trained = [str(label) for label in gone if label in self.tuned_]
-        if not trained:
-            return []
-        text = (
-            f"The network was fine-tuned with images of {', '.join(trained)}: what its weights took from them stays. "
-            "Only a model that learns the other classes anew is free of it."
-        )
-        warnings.warn(text, stacklevel=3)
-        return [text]
 
     def rename(self, names: Mapping[Any, Any]) -> Self:
         """Give classes other labels: `{old: new}`."""
@@ -236,114 +222,26 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def load(
         path: str | Path, version: int | None = None, *, backbone: nn.Module | None = None, device: str = "auto"
     ) -> IncrementalClassifier:
-        """The model in a folder.
+        """The model in a folder. That of a run predicts as the run does, and learns more classes by their means.
 
         Args:
-            path: Where `save` or `cscct learn` wrote it.
+            path: Where `save` or `cscct learn` wrote it, or the folder of a finished run.
             version: By default the current one.
             backbone: The module, for a model that was made with one; its weights come from the folder.
             device: `auto`, `cpu`, `cuda` or `mps`.
         """
-        from .store import ModelFolder
+        from .store import ModelFolder, is_run_folder
 
+        if is_run_folder(path):
+            from .from_run import RunClassifier
+
+            return RunClassifier.of(path, device)
         return ModelFolder(path).load(version, backbone=backbone, device=device)
 
     save_pretrained = save
     from_pretrained = load
 
     # Within
-
-    def _learn(self, given: Given, progress: Progress, started: float) -> None:
-        """All is made anew first, so that a failure leaves the model as it was."""
-        known: dict[Label, ClassStatistics] = getattr(self, "statistics_", {})
-        arriving = sorted(set(given.labels))
-        check_one_kind(known, arriving)
-        members = {label: [i for i, one in enumerate(given.labels) if one == label] for label in arriving}
-        items = {label: [given.items[i] for i in members[label]] if given.items else [] for label in arriving}
-        new = {label: items[label] for label in arriving if label not in known}
-        statistics, exemplars = dict(known), dict(getattr(self, "exemplars_", {}))
-        for number, label in enumerate(arriving):
-            rows = given.features[members[label]]
-            if items[label] and self.memory_mb > 0 and self.memory_per_class > 0:
-                exemplars[label] = self._exemplars(label, rows, items[label])
-            statistics[label] = known[label].extended(rows) if label in known else ClassStatistics.of(rows)
-            progress("choosing exemplars", number + 1, len(arriving))
-        exemplars = within_budget(exemplars, self.memory_mb)
-        outcome, notes = self._finetune(statistics, known, exemplars, new, progress)
-        progress("measuring", 0, 2)
-        before = self._measured(known)
-        progress("measuring", 1, 2)
-        if outcome is not None and outcome.kept:
-            statistics, after = outcome.statistics, outcome.confusion
-            self._set_backbone(outcome.backbone, self._extractor.transform)
-            self.tuned_ = list(statistics)
-        else:
-            after = self._measured(statistics)
-        progress("measuring", 2, 2)
-        self._keep(statistics)
-        self.exemplars_ = exemplars
-        self.tuned_ = getattr(self, "tuned_", [])
-        self.report_ = LearnReport(
-            new=[str(label) for label in new],
-            extended=[str(label) for label in arriving if label in known],
-            images={str(label): len(members[label]) for label in arriving},
-            before=accuracies(before),
-            after=accuracies(after),
-            confusions=new_confusions(before, after),
-            similar=similar_classes(statistics, list(new)),
-            finetune=None if outcome is None else outcome.figures,
-            problems=given.problems,
-            notes=notes,
-            seconds=round(time.perf_counter() - started, 3),
-        )
-        step = {"action": "learn", "classes": len(new), "images": len(given.labels)}
-        self.history_ = [*getattr(self, "history_", []), step]
-
-    def _measured(self, statistics: dict[Label, ClassStatistics]) -> Confusion:
-        """Where the network was fine-tuned, only images that it was not trained on tell anything."""
-        folds = (HELD_BACK_FOLD,) if getattr(self, "tuned_", None) else range(FOLDS)
-        return cross_validate(statistics, PREDICTORS[self.predictor], folds) if statistics else {}
-
-    def _finetune(
-        self,
-        statistics: dict[Label, ClassStatistics],
-        known: dict[Label, ClassStatistics],
-        exemplars: dict[Label, list[bytes]],
-        new: dict[Label, list[Item]],
-        progress: Progress,
-    ) -> tuple[Outcome | None, list[str]]:
-        """What fine-tuning gives, if it is asked for; else why it was not tried."""
-        if self.finetune == "never":
-            return None, []
-        reason = refusal(known, exemplars, {label: len(items) for label, items in new.items()})
-        if reason is not None:
-            if self.finetune == "always":
-                raise UserError(reason)
-            return None, [reason]
-        request = Request(
-            statistics=statistics,
-            old={label: exemplars[label] for label in known},
-            new=new,
-            predictor=PREDICTORS[self.predictor],
-            backbone=self.backbone if isinstance(self.backbone, str) else None,
-            method=self.method,
-            device=self.device,
-            seed=self.random_state,
-            always=self.finetune == "always",
-        )
-        return attempt(self._extractor, request, progress), []
-
-    def _exemplars(self, label: Label, features: Tensor, items: list[Item]) -> list[bytes]:
-        """Of the images that are kept of a class so far, and new ones."""
-        old: list[bytes] = getattr(self, "exemplars_", {}).get(label, [])
-        count = self.statistics_[label].count if old else 0
-        flags = torch.cat([held_back(len(old)), held_back(len(items), count)])
-        if old:
-            features = torch.cat([self._extractor.extract(old).features, features])
-        side = self._extractor.transform.short_side
-        candidates = [*old, *items]
-        ranked = [candidates[i] for i in choose(features, flags, self.memory_per_class)]
-        return [one if isinstance(one, bytes) else encode(one, side) for one in ranked]
 
     def _keep(self, statistics: dict[Label, ClassStatistics], head: LinearPredictor | None = None) -> None:
         """The state that follows from the statistics. head: the predictor, where it is known already."""
@@ -355,16 +253,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self._novelty = None  # made when it is asked for
 
     def _check_values(self) -> None:
-        if self.predictor not in PREDICTORS:
-            raise UserError(f"predictor must be {', '.join(PREDICTORS)}, not {self.predictor!r}.")
-        if self.finetune not in ("never", "auto", "always"):
-            raise UserError(f"finetune must be never, auto or always, not {self.finetune!r}.")
-        if self.finetune != "never" and self.backbone is None:
-            raise UserError("finetune must be never where X are features: there is no network to train.")
-        for name, (kinds, low) in _NUMBERS.items():
-            value = getattr(self, name)
-            if not isinstance(value, kinds) or (value is not None and not value >= low):
-                raise UserError(f"{name} must be a number from {low} on, not {value!r}.")
+        check_settings(self)
 
     def _set_backbone(self, module: nn.Module, transform: Any) -> None:
         device = torch.device(choose_device(self.device))

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import copy
 import time
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +18,12 @@ from ..config import Settings, resolve
 from ..config.layers import load_preset
 from ..data import Stream
 from ..data.registry import Progress
+from ..errors import UserError
 from ..learn.build import learner_with
 from ..learn.learner import Learner
 from ..memory import class_mean
 from ..nets import HEADS, IMPRINTS, Network, StagedBackbone
-from ..predictors import ClassStatistics
+from ..predictors import PREDICTORS, ClassStatistics
 from ..runs.listeners import Listener
 from ..seeding import derive, generator
 from ..structs import Task
@@ -31,6 +33,9 @@ from .features import FeatureExtractor
 from .images import Item, ItemView
 from .labels import Label
 from .report import Confusion, Predictor, Statistics, without_fold
+
+if TYPE_CHECKING:
+    from .estimator import IncrementalClassifier
 
 SCALE = 10.0  # of cosines, at the start: a head of cosines that has learned has about this
 HELD_BACK_FOLD = HELD_BACK_EVERY - 1
@@ -102,6 +107,39 @@ def attempt(extractor: FeatureExtractor, request: Request, progress: Progress) -
     }
     statistics = {label: ClassStatistics.of(rows) for label, rows in after.items()}
     return Outcome(figures, learner.whole_network().backbone, statistics, tuned)
+
+
+def try_finetuning(
+    model: IncrementalClassifier,
+    statistics: Statistics,
+    old: Mapping[Label, Sequence[bytes]],
+    new: Mapping[Label, Sequence[Item]],
+    progress: Progress,
+) -> tuple[Outcome | None, list[str]]:
+    """What fine-tuning gives, or why it was not tried. statistics: of all classes, training-free; old: exemplars."""
+    always = model.finetune == "always"
+    reason = refusal(old, {label: len(items) for label, items in new.items()})
+    if reason is not None and always:
+        raise UserError(reason)
+    if reason is not None:
+        return None, [reason]
+    name = model.backbone if isinstance(model.backbone, str) else None
+    predictor, seed = PREDICTORS[model.predictor], model.random_state
+    request = Request(statistics, old, new, predictor, name, model.method, model.device, seed, always)
+    return attempt(model._extractor, request, progress), []
+
+
+def what_stays(gone: Sequence[Label], tuned: Sequence[Label]) -> list[str]:
+    """A sentence, if the network was fine-tuned with images of classes that are forgotten; it is also a warning."""
+    trained = [str(label) for label in gone if label in tuned]
+    if not trained:
+        return []
+    text = (
+        f"The network was fine-tuned with images of {', '.join(trained)}: what its weights took from them stays. "
+        "Only a model that learns the other classes anew is free of it."
+    )
+    warnings.warn(text, stacklevel=3)
+    return [text]
 
 
 def _learner(extractor: FeatureExtractor, request: Request) -> Learner:
@@ -192,13 +230,13 @@ def _percent(confusion: Confusion) -> float:
     return round(100 * sum(shares) / len(shares), 2) if shares else 0.0
 
 
-def refusal(old: Statistics, exemplars: Mapping[Label, Sequence[bytes]], new: Mapping[Label, int]) -> str | None:
-    """Why fine-tuning cannot be tried, in a sentence. new: images of each new class."""
+def refusal(old: Mapping[Label, Sequence[bytes]], new: Mapping[Label, int]) -> str | None:
+    """Why fine-tuning cannot be tried, in a sentence. old: exemplars; new: images of each new class."""
     if not new:
         return "Fine-tuning was not tried: there are no new classes."
     if len(old) + len(new) < 2:
         return "Fine-tuning was not tried: it needs two classes."
-    missing = [str(label) for label in old if len(exemplars.get(label, ())) < 2]
+    missing = [str(label) for label, images in old.items() if len(images) < 2]
     if missing:
         return (
             f"Fine-tuning was not tried: it needs kept images of the classes learned before, and there are none of "

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from ..data.augment import FileView
 from ..data.base import FileImages
-from ..data.image_files import SUFFIXES, fault_at_a_glance, looks_like_image, read_reduced
+from ..data.image_files import SUFFIXES, fault_at_a_glance, looks_like_image, read_reduced, to_rgb
 from ..errors import UserError
 from ..specs import TransformSpec
 
@@ -172,21 +172,20 @@ def open_item(item: Item, times: Callable[[int, int], float] = lambda *_: 1) -> 
     only the middle."""
     if isinstance(item, Path):
         image, size = read_reduced(item, times)
-    elif isinstance(item, bytes):
-        image = _decoded(item)
-        size = image.size
     else:
-        image = (item if isinstance(item, Image.Image) else Image.fromarray(item)).convert("RGB")
+        image = _in_memory(item)
         size = image.size
     return _middle(image, size)
 
 
-def _decoded(content: bytes) -> Image.Image:
-    """An exemplar, which may come from a folder that somebody else made."""
+def _in_memory(item: Image.Image | np.ndarray | bytes) -> Image.Image:
+    if isinstance(item, np.ndarray):
+        return Image.fromarray(item).convert("RGB")
     try:
-        return Image.open(io.BytesIO(content), formats=("JPEG",)).convert("RGB")
-    except Exception as error:  # Pillow fails in many ways on damaged files
-        raise UserError(f"An exemplar of the model cannot be read: {error}.") from error
+        image = Image.open(io.BytesIO(item), formats=("JPEG",)) if isinstance(item, bytes) else item
+        return to_rgb(ImageOps.exif_transpose(image))
+    except Exception as error:  # Pillow fails in many ways on damaged images, which it reads when they are needed
+        raise UserError(f"The image cannot be read: {error}.") from error
 
 
 def _middle(image: Image.Image, size: tuple[int, int]) -> tuple[Image.Image, tuple[int, int]]:

@@ -22,6 +22,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from ..errors import UserError
 from ..runs.files import explain_os_errors, locked, own_folder, temporary_name, write_bytes, write_text
+from ..runs.folder import CONFIG
 from ..specs import Spec
 from .labels import Label
 from .packing import Packed, pack, unpack
@@ -72,6 +73,11 @@ class Version:
 def is_model_folder(path: str | Path) -> bool:
     """Whether a folder holds a model of this kind."""
     return (Path(path) / MODEL).is_file()
+
+
+def is_run_folder(path: str | Path) -> bool:
+    """Whether a folder holds a run instead."""
+    return (Path(path) / CONFIG).is_file() and not is_model_folder(path)
 
 
 class ModelFolder:
