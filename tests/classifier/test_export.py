@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from sklearn.datasets import load_digits
 
 import cscct
 from conftest import run_quietly
+from cscct import IncrementalClassifier
 from cscct.classifier import export as exporting
 from cscct.classifier.export import export
 from cscct.errors import RunFailed, UserError
+from small_models import blobs, colours_model, pictures
 
 IMAGES = (load_digits().images[:7] * 255 / 16).round().astype("uint8")[:, None]
 SEEN = IMAGES.astype("float32") / 255  # without any code of cscct
@@ -58,6 +61,22 @@ def test_torchscript_says_the_same(run: Path, tmp_path: Path) -> None:
     assert json.loads(extra["config.txt"])["names"] == {str(i): name for i, name in enumerate(model.class_names)}
 
 
+@pytest.mark.parametrize("predictor", ["ncm", "lda", "ridge"])
+def test_a_classifier_with_each_predictor_says_the_same(predictor: str, tmp_path: Path) -> None:
+    model = colours_model(predictor=predictor)
+    file = export(model, "torchscript", tmp_path / "m.torchscript")
+    images = pictures((120, 60, 120), 5)
+    seen = np.stack([np.asarray(_as_documented(Image.fromarray(image), 16, 18)) for image in images])
+    found = torch.jit.load(str(file))(torch.from_numpy(seen.transpose(0, 3, 1, 2) / np.float32(255)))[0].numpy()
+    np.testing.assert_allclose(found, model.predict_proba(images), atol=1e-4)
+
+
+def _as_documented(image: Image.Image, size: int, short_side: int) -> Image.Image:
+    width, height = (short_side * side // min(image.size) for side in image.size)
+    left, top = round((width - size) / 2), round((height - size) / 2)
+    return image.resize((width, height), Image.Resampling.BILINEAR).crop((left, top, left + size, top + size))
+
+
 def test_a_file_that_says_something_else_is_not_kept(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,6 +97,11 @@ def test_what_cannot_be_exported_is_said(run: Path, tmp_path: Path, monkeypatch:
         export(model, "onnx", tmp_path / "nowhere" / "m.onnx")
     with pytest.raises(UserError, match="is a folder"):
         export(model, "onnx", tmp_path)
+    with pytest.raises(UserError, match=r"as cscct\.load gives it"):
+        export(IncrementalClassifier.load(run), "torchscript", tmp_path / "m")
+    features, labels = blobs(2, 4)
+    with pytest.raises(UserError, match="no network"):
+        export(IncrementalClassifier(None).learn(features, labels), "torchscript", tmp_path / "m")
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxscript" else found(name))
     with pytest.raises(UserError, match=r"\(onnxscript\): pip install 'cscct\[onnx\]'"):

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..runs.folder import CONFIG, RunFolder
-from .store import ModelFolder, is_model_folder
+from ..runs.folder import RunFolder
+from .store import ModelFolder, is_model_folder, is_run_folder
 
 
 def describe(path: Path) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def describe(path: Path) -> dict[str, Any]:
     `finetuned`: the classes whose images the network was fine-tuned with."""
     if is_model_folder(path):
         found = _model(ModelFolder(path))
-    elif (path / CONFIG).is_file():
+    elif is_run_folder(path):
         found = _run(RunFolder(path))
     else:
         raise UserError(f"{path} holds neither a model (`cscct learn` makes one) nor a run.")

@@ -32,6 +32,7 @@ from ..runs.files import temporary_name
 from ..runs.model import TrainedModel
 from ..specs import TransformSpec
 from .estimator import IncrementalClassifier
+from .from_run import RunClassifier
 
 SUFFIXES = {"onnx": ".onnx", "torchscript": ".torchscript"}
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
@@ -137,6 +138,8 @@ def parts_of(model: IncrementalClassifier | TrainedModel) -> ExportParts:
             raise UserError("This run does not tell the size of its images, which a file needs.")
         shape = (model.reader.channels, *size)
         return ExportParts(NetworkScores(model.inference_network(), means), shape, transform, model.class_names)
+    if isinstance(model, RunClassifier):
+        raise UserError("The model of a run is exported as cscct.load gives it, not as a classifier that can learn.")
     if model.backbone is None:
         raise UserError("A classifier of features (backbone=None) has no network that could be exported.")
     extractor, head = model._extractor, model._head()

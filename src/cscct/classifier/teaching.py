@@ -10,11 +10,10 @@ from typing import Any
 from ..data.registry import Progress, no_progress
 from ..errors import RunFailed, UserError
 from ..nets.efficientnet import VARIANTS, weights_file
-from ..runs.folder import CONFIG
 from .estimator import IncrementalClassifier
 from .images import Problem, read_folder
 from .report import LearnReport
-from .store import ModelFolder, Version, is_model_folder
+from .store import ModelFolder, Version, is_model_folder, is_run_folder
 
 SCRATCH = "lucir-resnet"  # what is trained where pretrained weights are not wanted: small images, a small network
 
@@ -72,7 +71,7 @@ def count_classes(number: int) -> str:
 
 def exists(path: Path) -> bool:
     """Whether there is a model in the folder. One that holds something else is refused."""
-    if (path / CONFIG).is_file():
+    if is_run_folder(path):
         raise UserError(f"{path} holds a run, which cannot be taught or changed: choose another folder for the model.")
     if is_model_folder(path):
         return True
