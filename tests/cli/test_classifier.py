@@ -301,7 +301,9 @@ def test_a_wrong_folder_is_refused_before_any_image_is_read(
     assert "keeps its backbone" in refused("learn", model, pictures / "first", "--backbone", "efficientnet-lite1")
     assert "predictor must be" in refused("learn", tmp_path / "new", pictures / "first", "--predictor", "lad")
     assert "There is no model" in refused("undo", tmp_path / "new")
-    assert "neither a model" in refused("info", tmp_path / "other")
+    for words in (["info"], ["predict", pictures / "first"], ["export"]):
+        assert "neither a model" in refused(words[0], tmp_path / "other", *words[1:])
+        assert "There is no folder" in refused(words[0], tmp_path / "nowhere", *words[1:])
     assert not (tmp_path / "new").exists()
 
 

@@ -14,14 +14,18 @@ from .store import ModelFolder, is_model_folder, is_run_folder
 def describe(path: Path) -> dict[str, Any]:
     """Classes with their numbers of images (None where that is not stored), network, predictor, versions and size.
     `finetuned`: the classes whose images the network was fine-tuned with."""
-    if is_model_folder(path):
-        found = _model(ModelFolder(path))
-    elif is_run_folder(path):
-        found = _run(RunFolder(path))
-    else:
-        raise UserError(f"{path} holds neither a model (`cscct learn` makes one) nor a run.")
+    check_is_model(path)
+    found = _run(RunFolder(path)) if is_run_folder(path) else _model(ModelFolder(path))
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file() and not file.is_symlink())
     return {"path": str(path), **found, "megabytes": round(size / 1e6, 3)}
+
+
+def check_is_model(path: Path) -> None:
+    """Refuse a folder that holds neither a model nor a run."""
+    if not path.is_dir():
+        raise UserError(f"There is no folder {path}: name that of a model (`cscct learn` makes one) or of a run.")
+    if not is_model_folder(path) and not is_run_folder(path):
+        raise UserError(f"{path} holds neither a model (`cscct learn` makes one) nor a run.")
 
 
 def _model(folder: ModelFolder) -> dict[str, Any]:

@@ -126,8 +126,10 @@ def predict(
         raise UserError("--csv and --json are two forms of the answer: choose one of them.")
     load_plugins()
     from ..api import load
+    from ..classifier.description import check_is_model
     from ..classifier.prediction import predict_files
 
+    check_is_model(model_dir)
     use_threads(threads)
     with stoppable(lambda: "Stopped."), _files(images) as files:
         model = load(model_dir, device=device or "auto")

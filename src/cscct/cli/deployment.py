@@ -27,9 +27,11 @@ def export(
     """
     load_plugins()
     from ..api import load
+    from ..classifier.description import check_is_model
     from ..classifier.export import default_file
     from ..classifier.export import export as write
 
+    check_is_model(model_dir)
     with stoppable(lambda: "Stopped. Nothing was written."):
         path = write(load(model_dir, device="cpu"), to, out or default_file(model_dir, to))
     if not quiet:
