@@ -130,8 +130,8 @@ def predict(
     from ..classifier.prediction import predict_files
 
     check_is_model(model_dir)
-    use_threads(threads)
     with stoppable(lambda: "Stopped."), _files(images) as files:
+        use_threads(1 if threads is None and len(files) == 1 else threads)  # one image is not worth starting others
         model = load(model_dir, device=device or "auto")
         with open_display(quiet, as_json or as_csv) as display:
             found = list(predict_files(model, files, top=top, unknown=unknown, progress=display.reading))
