@@ -97,8 +97,8 @@ class ModelFolder:
         except OSError as error:
             kind = UserError if error.errno in UNUSABLE else RunFailed
             raise kind(
-                f"{self.path} cannot be written to ({error.strerror or error}); a model in it is as it was. Make room or "
-                "choose another folder."
+                f"{self.path} cannot be written to ({error.strerror or error}); a model in it is as it was. Make room "
+                "or choose another folder."
             ) from error
 
     def commit(self, model: IncrementalClassifier, message: str = "") -> int:
