@@ -12,13 +12,14 @@ from cscct import IncrementalClassifier, UserError
 from cscct.classifier.features import FeatureExtractor, backbone_module, transform_for
 from cscct.nets import efficientnet
 from cscct.nets.resnet import pool
+from cscct.runs.files import save_tensors
 from small_models import pictures
 
 
 @pytest.fixture(scope="module")
 def extractor() -> FeatureExtractor:
-    name = "efficientnet-lite0"
-    return FeatureExtractor(backbone_module(name), transform_for(name, 64), torch.device("cpu"), 3)
+    module = backbone_module("efficientnet-lite0")
+    return FeatureExtractor(module, transform_for("efficientnet-lite0", module, 64), torch.device("cpu"), 3)
 
 
 def test_features_are_those_of_the_bare_network(extractor: FeatureExtractor) -> None:
@@ -57,11 +58,24 @@ def test_a_saved_model_needs_no_package_of_weights(tmp_path: Path, monkeypatch: 
 
 
 def test_sizes_of_images() -> None:
-    assert transform_for("efficientnet-lite0", None).size == 224
-    assert transform_for("efficientnet-lite2", None).size == 260
-    assert transform_for("lucir-resnet", None).size == 64
     module = torch.nn.Identity()
+    assert transform_for("efficientnet-lite0", module, None).size == 224
+    assert transform_for("efficientnet-lite2", module, None).size == 260
+    assert transform_for("lucir-resnet", module, None).size == 64
+    assert transform_for(module, module, None).size == 224
     module.pretrained_cfg = {"input_size": (3, 288, 288), "mean": (0.4, 0.5, 0.6), "std": (0.2, 0.2, 0.2)}
-    assert transform_for(module, None).size == 288
-    assert transform_for(module, 100).mean == (0.4, 0.5, 0.6)
-    assert transform_for(module, 100).size == 100
+    assert transform_for("timm:x", torch.nn.Sequential(module), None).size == 288
+    assert transform_for(module, module, 100).mean == (0.4, 0.5, 0.6)
+    assert transform_for(module, module, 100).size == 100
+
+
+def test_weights_from_a_file_go_with_the_model(tmp_path: Path) -> None:
+    weights = backbone_module("lucir-resnet").state_dict()
+    save_tensors(tmp_path / "own.safetensors", {name: one * 2 for name, one in weights.items()})
+    model = IncrementalClassifier(f"lucir-resnet:{tmp_path}/own.safetensors").learn(pictures((200, 60, 60), 3), "red")
+    model.save(tmp_path / "m")
+    (tmp_path / "own.safetensors").unlink()
+    again = IncrementalClassifier.load(tmp_path / "m")
+    queries = pictures((120, 60, 120), 3, 2)
+    np.testing.assert_array_equal(again.features(queries), model.features(queries))
+    assert str(tmp_path) not in (tmp_path / "m" / "versions" / "0001.json").read_text()

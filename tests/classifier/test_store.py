@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cscct import IncrementalClassifier, UserError, load
+from cscct import IncrementalClassifier, RunFailed, UserError, load
 from cscct.classifier.store import ModelFolder, is_model_folder
 from cscct.runs import files
 from small_models import Colours, blobs, colours_model, pictures
@@ -257,3 +257,26 @@ def test_labels_of_all_kinds_come_back(tmp_path: Path) -> None:
         again = IncrementalClassifier.load(tmp_path / str(number))
         assert again.classes_.tolist() == model.classes_.tolist()
         assert again.classes_.dtype == model.classes_.dtype
+
+
+def test_settings_that_are_numbers_of_numpy(tmp_path: Path) -> None:
+    model = IncrementalClassifier(None, memory_per_class=np.int64(3), memory_mb=np.float32(2)).learn(*blobs(2, 4))
+    model.save(tmp_path / "m")
+    assert IncrementalClassifier.load(tmp_path / "m").memory_per_class == 3
+    with pytest.raises(UserError, match="memory_mb must be a number"):
+        model.set_params(memory_mb=float("inf")).learn(*blobs(2, 4))
+
+
+def test_a_full_disk_is_told_and_leaves_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = IncrementalClassifier(None).learn(*blobs(2, 4))
+    folder = ModelFolder(tmp_path / "m")
+    folder.commit(model)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files, "open_own", full)
+    with pytest.raises(RunFailed, match=r"No space left.*is as it was"):
+        folder.commit(IncrementalClassifier(None).learn(*blobs(3, 4)))
+    monkeypatch.undo()
+    assert folder.load().class_names == ("0", "1")

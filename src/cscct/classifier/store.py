@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from ..errors import UserError
-from ..runs.files import explain_os_errors, locked, own_folder, temporary_name, write_bytes, write_text
+from ..config.schema import as_json
+from ..errors import RunFailed, UserError
+from ..runs.files import UNUSABLE, locked, own_folder, temporary_name, write_bytes, write_text
 from ..runs.folder import CONFIG
 from ..specs import Spec
 from .labels import Label
@@ -89,10 +90,16 @@ class ModelFolder:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Held by the one process that writes. Reading needs no lock."""
-        with explain_os_errors(self.path):
+        try:
             self.path.mkdir(parents=True, exist_ok=True)
             with locked(self.path, "model"):
                 yield
+        except OSError as error:
+            kind = UserError if error.errno in UNUSABLE else RunFailed
+            raise kind(
+                f"{self.path} cannot be written to ({error.strerror or error}); a model in it is as it was. Make room "
+                "or choose another folder."
+            ) from error
 
     def commit(self, model: IncrementalClassifier, message: str = "") -> int:
         """Store a model as the newest version, which becomes the current one; its number."""
@@ -108,7 +115,8 @@ class ModelFolder:
             number = before.newest + 1 if before else 1
             now = datetime.now(UTC).isoformat(timespec="seconds")
             version = Record(number, before.current if before else None, now, message, record)
-            write_text(own_folder(self.path / "versions") / f"{number:04}.json", json.dumps(asdict(version)))
+            write_text(own_folder(self.path / "versions") / f"{number:04}.json", as_json(asdict(version)))
+            self._record(number)  # what cannot be read again never becomes the current version
             self._point(number, number)
             self._sweep()
         return number
