@@ -80,7 +80,7 @@ def test_a_class_is_added_and_undone(client: TestClient, folder: Path) -> None:
     assert client.get("/api/staged").json() == {"staged": []}
     model = client.get("/api/model").json()
     assert model["report"]["new"] == [path_like]
-    assert "5 of ../../yellow" in model["versions"][0]["message"]
+    assert "../../yellow (5)" in model["versions"][0]["message"]
     assert best(client, encoded(YELLOW, 70)) == path_like
     assert [one["name"] for one in client.get("/api/map").json()["classes"]][-1] == path_like
     assert {one.name for one in folder.parent.iterdir()} == {folder.name}
