@@ -116,6 +116,21 @@ def test_a_failure_leaves_the_model_as_it_was(tmp_path: Path) -> None:
     np.testing.assert_array_equal(model.predict_proba(pictures((90, 60, 90), 4)), before)
 
 
+@pytest.mark.parametrize("what", ["reading images", "choosing exemplars", "measuring"])
+def test_an_interruption_leaves_the_model_as_it_was(what: str) -> None:
+    model = colours_model()
+    before, state = model.predict_proba(pictures((90, 60, 90), 4)), dict(vars(model))
+
+    def interrupt(done: str, *numbers: int) -> None:
+        if done == what:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model.learn(pictures((60, 200, 60), 8, 2), "green", progress=interrupt)
+    np.testing.assert_array_equal(model.predict_proba(pictures((90, 60, 90), 4)), before)
+    assert vars(model) == state
+
+
 def test_a_folder_of_class_folders(tmp_path: Path) -> None:
     for name, colour in {"red": (200, 60, 60), "blue": (60, 60, 200)}.items():
         (tmp_path / name).mkdir()

@@ -21,12 +21,14 @@ from ..data.registry import Progress, no_progress
 from ..errors import UserError
 from ..learn.device import choose_device
 from ..predictors import PREDICTORS, ClassStatistics, LinearPredictor
-from .exemplars import choose, encode, held_back, within_budget
+from .checks import check_settings
 from .features import FeatureExtractor, backbone_module, transform_for
-from .images import Item, as_items
+from .finetune import what_stays
+from .images import as_items
 from .inputs import Given, read_given
 from .labels import Label, as_label, as_labels, check_one_kind, chosen
-from .report import LearnReport, accuracies, cross_validate, new_confusions, similar_classes
+from .learning import learned
+from .report import LearnReport
 from .unknown import NoveltyDetector
 
 
@@ -35,7 +37,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     A pretrained network turns images into features; a predictor that needs no training (`lda`, `ncm` or `ridge`) reads
     exact sums of them. So the order in which classes and images come does not matter, and a class that is forgotten
-    leaves nothing behind.
+    leaves nothing behind (unless the network was fine-tuned with its images, which `forget` then says).
 
     Images are uint8 or float (0 to 1) arrays (n, channels, height, width) or (n, height, width, channels), PIL images,
     paths, lists of these, or a folder. scikit-learn's conventions hold, with these exceptions: `classes_` is in the
@@ -60,6 +62,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         statistics_: For each label the sums that predictors read.
         exemplars_: For each label the images that are kept, as JPEG.
         report_: What the last `learn` or `forget` did.
+        tuned_: Labels of the classes with whose images the network was fine-tuned.
         history_: What was done so far, step by step.
     """
 
@@ -93,6 +96,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     exemplars_: dict[Label, list[bytes]]
     report_: LearnReport
     history_: list[dict[str, Any]]
+    tuned_: list[Label]
     _predictor: LinearPredictor | None
     _novelty: NoveltyDetector | None
 
@@ -113,7 +117,14 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             module = backbone_module(copy.deepcopy(self.backbone))
             self._set_backbone(module, transform_for(self.backbone, self.image_size))
         given = self._given(images, labels, progress or no_progress)
-        self._learn(given, progress or no_progress, started)
+        step = learned(self, given, progress or no_progress)
+        if step.backbone is not None:
+            self._set_backbone(step.backbone, self._extractor.transform)
+        self._keep(step.statistics, step.head)
+        self.exemplars_, self.tuned_ = step.exemplars, step.tuned
+        self.report_ = replace(step.report, seconds=round(time.perf_counter() - started, 3))
+        entry = {"action": "learn", "classes": len(step.report.new), "images": len(given.labels)}
+        self.history_ = [*getattr(self, "history_", []), entry]
         return self
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -137,7 +148,8 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         gone = chosen(labels, self.classes_.tolist())
         self._keep({label: one for label, one in self.statistics_.items() if label not in gone})
         self.exemplars_ = {label: one for label, one in self.exemplars_.items() if label not in gone}
-        self.report_ = LearnReport(forgotten=[str(label) for label in gone])
+        notes = what_stays(gone, self.tuned_)
+        self.report_ = LearnReport(forgotten=[str(label) for label in gone], notes=notes)
         self.history_ = [*self.history_, {"action": "forget", "classes": len(gone)}]
         return self
 
@@ -152,6 +164,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             raise UserError(f"Two classes would be called {twice!r}: choose another name.")
         check_one_kind((), renamed)
         self.exemplars_ = {new.get(label, label): one for label, one in self.exemplars_.items()}
+        self.tuned_ = [new.get(label, label) for label in self.tuned_]
         self._keep(dict(zip(renamed, self.statistics_.values(), strict=True)))
         self.history_ = [*self.history_, {"action": "rename", "classes": len(new)}]
         return self
@@ -209,71 +222,26 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def load(
         path: str | Path, version: int | None = None, *, backbone: nn.Module | None = None, device: str = "auto"
     ) -> IncrementalClassifier:
-        """The model in a folder.
+        """The model in a folder. That of a run predicts as the run does, and learns more classes by their means.
 
         Args:
-            path: Where `save` or `cscct learn` wrote it.
+            path: Where `save` or `cscct learn` wrote it, or the folder of a finished run.
             version: By default the current one.
             backbone: The module, for a model that was made with one; its weights come from the folder.
             device: `auto`, `cpu`, `cuda` or `mps`.
         """
-        from .store import ModelFolder
+        from .store import ModelFolder, is_run_folder
 
+        if is_run_folder(path):
+            from .from_run import RunClassifier
+
+            return RunClassifier.of(path, device)
         return ModelFolder(path).load(version, backbone=backbone, device=device)
 
     save_pretrained = save
     from_pretrained = load
 
     # Within
-
-    def _learn(self, given: Given, progress: Progress, started: float) -> None:
-        """All is made anew first, so that a failure leaves the model as it was."""
-        known: dict[Label, ClassStatistics] = getattr(self, "statistics_", {})
-        arriving = sorted(set(given.labels))
-        check_one_kind(known, arriving)
-        members = {label: [i for i, one in enumerate(given.labels) if one == label] for label in arriving}
-        statistics, exemplars = dict(known), dict(getattr(self, "exemplars_", {}))
-        for number, label in enumerate(arriving):
-            rows = given.features[members[label]]
-            if given.items and self.memory_mb > 0 and self.memory_per_class > 0:
-                items = [given.items[i] for i in members[label]]
-                exemplars[label] = self._exemplars(label, rows, items)
-            statistics[label] = known[label].extended(rows) if label in known else ClassStatistics.of(rows)
-            progress("choosing exemplars", number + 1, len(arriving))
-        predictor = PREDICTORS[self.predictor]
-        progress("measuring", 0, 2)
-        before = cross_validate(known, predictor) if known else {}
-        progress("measuring", 1, 2)
-        after = cross_validate(statistics, predictor)
-        progress("measuring", 2, 2)
-        new = [label for label in arriving if label not in known]
-        self._keep(statistics)
-        self.exemplars_ = within_budget(exemplars, self.memory_mb)
-        self.report_ = LearnReport(
-            new=[str(label) for label in new],
-            extended=[str(label) for label in arriving if label in known],
-            images={str(label): len(members[label]) for label in arriving},
-            before=accuracies(before),
-            after=accuracies(after),
-            confusions=new_confusions(before, after),
-            similar=similar_classes(statistics, new),
-            problems=given.problems,
-            seconds=round(time.perf_counter() - started, 3),
-        )
-        step = {"action": "learn", "classes": len(new), "images": len(given.labels)}
-        self.history_ = [*getattr(self, "history_", []), step]
-
-    def _exemplars(self, label: Label, features: Tensor, items: list[Item]) -> list[bytes]:
-        """Of the images that are kept of a class so far, and new ones."""
-        old: list[bytes] = getattr(self, "exemplars_", {}).get(label, [])
-        count = self.statistics_[label].count if old else 0
-        flags = torch.cat([held_back(len(old)), held_back(len(items), count)])
-        if old:
-            features = torch.cat([self._extractor.extract(old).features, features])
-        side = self._extractor.transform.short_side
-        candidates = [*old, *items]
-        ranked = [candidates[i] for i in choose(features, flags, self.memory_per_class)]
-        return [one if isinstance(one, bytes) else encode(one, side) for one in ranked]
 
     def _keep(self, statistics: dict[Label, ClassStatistics], head: LinearPredictor | None = None) -> None:
         """The state that follows from the statistics. head: the predictor, where it is known already."""
@@ -285,14 +253,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self._novelty = None  # made when it is asked for
 
     def _check_values(self) -> None:
-        if self.predictor not in PREDICTORS:
-            raise UserError(f"predictor must be {', '.join(PREDICTORS)}, not {self.predictor!r}.")
-        if self.finetune not in ("never", "auto", "always"):
-            raise UserError(f"finetune must be never, auto or always, not {self.finetune!r}.")
-        for name, low in (("memory_per_class", 0), ("memory_mb", 0), ("batch_size", 1), ("image_size", 1)):
-            value = getattr(self, name)
-            if value is not None and not value >= low:
-                raise UserError(f"{name} must be at least {low}, not {value!r}.")
+        check_settings(self)
 
     def _set_backbone(self, module: nn.Module, transform: Any) -> None:
         device = torch.device(choose_device(self.device))

@@ -15,6 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from ..memory import herd
+from .features import FeatureExtractor
 from .images import Item, open_item
 from .labels import Label
 
@@ -43,6 +44,22 @@ def choose(features: Tensor, flags: Tensor, count: int) -> list[int]:
             break
         found.append(queue.pop(0))
     return found
+
+
+def chosen_exemplars(
+    extractor: FeatureExtractor, kept: list[bytes], count: int, new: tuple[Tensor, list[Item]], limit: int
+) -> list[bytes]:
+    """Exemplars of a class from those that are kept so far and new images of it.
+
+    count: images of the class that were learned before. new: features of the new images, and these.
+    """
+    features, items = new
+    flags = torch.cat([held_back(len(kept)), held_back(len(items), count)])
+    if kept:
+        features = torch.cat([extractor.extract(kept).features, features])
+    candidates: list[Item] = [*kept, *items]
+    ranked = [candidates[i] for i in choose(features, flags, limit)]
+    return [one if isinstance(one, bytes) else encode(one, extractor.transform.short_side) for one in ranked]
 
 
 def encode(item: Item, short_side: int) -> bytes:

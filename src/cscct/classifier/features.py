@@ -22,12 +22,13 @@ from ..nets.inference import fold_norms
 from ..nets.names import parse_backbone
 from ..nets.registries import ANY_DEPTH, BACKBONES, DEPTHS
 from ..nets.resnet import pool
+from ..nets.staged import StagedBackbone
 from ..nets.weights import build_backbone
 from ..seeding import generator
 from ..specs import TransformSpec
 from .images import Item, ItemView
 
-DEFAULT_SIZE = 224
+LARGE, SMALL = 224, 64  # sides of images, by default: for modules of users, and for the networks that have no weights
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class FeatureExtractor:
 def backbone_module(backbone: str | nn.Module, *, weights: bool = True) -> nn.Module:
     """The module that gives the maps. weights: False for one whose weights are loaded afterwards."""
     if isinstance(backbone, nn.Module):
-        return CustomBackbone(backbone)
+        return backbone if isinstance(backbone, StagedBackbone) else CustomBackbone(backbone)
     name = parse_backbone(backbone)
     if name.architecture not in BACKBONES and not name.from_timm:
         near = difflib.get_close_matches(backbone, BACKBONES, n=1)
@@ -101,7 +102,7 @@ def transform_for(backbone: str | nn.Module, image_size: int | None) -> Transfor
     tells them itself. backbone: its name, or a module."""
     told: Any = getattr(backbone, "pretrained_cfg", None) or {}
     architecture = parse_backbone(backbone).architecture if isinstance(backbone, str) else ""
-    size = VARIANTS[architecture].size if architecture in VARIANTS else DEFAULT_SIZE
+    size = VARIANTS[architecture].size if architecture in VARIANTS else SMALL if architecture in BACKBONES else LARGE
     return TransformSpec(
         size=image_size or int(told.get("input_size", (3, size, size))[-1]),
         mean=tuple(told.get("mean", (0.5,))),

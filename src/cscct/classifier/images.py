@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from ..data.augment import FileView
 from ..data.base import FileImages
-from ..data.image_files import SUFFIXES, fault_at_a_glance, looks_like_image, read_reduced
+from ..data.image_files import SUFFIXES, fault_at_a_glance, looks_like_image, read_reduced, to_rgb
 from ..errors import UserError
 from ..specs import TransformSpec
 
@@ -123,7 +123,7 @@ def as_items(images: Any) -> list[Item]:
         images = images.detach().cpu().numpy()
     if isinstance(images, np.ndarray) and images.dtype.kind not in "OUS":
         return _from_array(images)
-    if not isinstance(images, Iterable):
+    if not isinstance(images, Iterable) or isinstance(images, Mapping | Set):
         raise UserError(f"Images are arrays, PIL images, paths or lists of these, not {type(images).__name__}.")
     return [item for one in images for item in _single(one)]
 
@@ -172,13 +172,20 @@ def open_item(item: Item, times: Callable[[int, int], float] = lambda *_: 1) -> 
     only the middle."""
     if isinstance(item, Path):
         image, size = read_reduced(item, times)
-    elif isinstance(item, bytes):
-        image = Image.open(io.BytesIO(item), formats=("JPEG",)).convert("RGB")
-        size = image.size
     else:
-        image = (item if isinstance(item, Image.Image) else Image.fromarray(item)).convert("RGB")
+        image = _in_memory(item)
         size = image.size
     return _middle(image, size)
+
+
+def _in_memory(item: Image.Image | np.ndarray | bytes) -> Image.Image:
+    if isinstance(item, np.ndarray):
+        return Image.fromarray(item).convert("RGB")
+    try:
+        image = Image.open(io.BytesIO(item), formats=("JPEG",)) if isinstance(item, bytes) else item
+        return to_rgb(ImageOps.exif_transpose(image))
+    except Exception as error:  # Pillow fails in many ways on damaged images, which it reads when they are needed
+        raise UserError(f"The image cannot be read: {error}.") from error
 
 
 def _middle(image: Image.Image, size: tuple[int, int]) -> tuple[Image.Image, tuple[int, int]]:
@@ -188,6 +195,18 @@ def _middle(image: Image.Image, size: tuple[int, int]) -> tuple[Image.Image, tup
     left, top = (image.width - width) // 2, (image.height - height) // 2
     image = image.crop((left, top, left + width, top + height))
     return image, image.size
+
+
+def read_images(images: Any) -> tuple[list[int], dict[int, str]]:
+    """Positions of the images that can be read, and what is wrong with the others. images: as `learn` takes them."""
+    errors: dict[int, str] = {}
+    items = as_items(images)
+    for index, item in enumerate(items):
+        try:
+            open_item(item, lambda *size: min(size) / 64)  # all of a file is read, but decoded in less time
+        except UserError as error:
+            errors[index] = str(error)
+    return [index for index in range(len(items)) if index not in errors], errors
 
 
 class ItemView(FileView):

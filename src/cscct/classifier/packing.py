@@ -17,7 +17,6 @@ from ..errors import UserError
 from ..predictors import PREDICTORS, ClassStatistics, LinearPredictor
 from ..specs import Spec, TransformSpec
 from .features import backbone_module
-from .labels import Label
 from .report import LearnReport
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ CUSTOM = "custom"  # a module of the user's, which has to be passed again
 class PackedClass(Spec):
     """What a version holds of a class."""
 
-    label: Label
+    label: str | bool | int
     count: Annotated[int, Field(ge=1)]
     statistics: TensorFile
     exemplars: list[ImageFile]
@@ -51,6 +50,7 @@ class Packed(Spec):
     temperature: float
     unit: bool
     classes: list[PackedClass]
+    tuned: list[str | bool | int] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list)
     report: dict[str, Any] = field(default_factory=dict)
 
@@ -96,6 +96,7 @@ def pack(model: IncrementalClassifier) -> tuple[Packed, dict[str, bytes]]:
         temperature=1.0 if head is None else head.temperature,
         unit=False if head is None else head.unit,
         classes=classes,
+        tuned=model.tuned_,
         history=model.history_,
         report=model.report_.as_dict(),
     )
@@ -135,6 +136,7 @@ def unpack(
         raise UserError("The model is damaged: its labels are not different ones of one kind.")
     model._keep(statistics, _head(packed, read))
     model.exemplars_ = {one.label: [read(name) for name in one.exemplars] for one in packed.classes if one.exemplars}
+    model.tuned_ = packed.tuned
     model.history_ = packed.history
     model.report_ = LearnReport.from_dict(packed.report)
     return model

@@ -73,12 +73,13 @@ class LearnReport:
             raise UserError(f"The report in the model is damaged: {error.errors()[0]['msg']}.") from error
 
 
-def cross_validate(statistics: Statistics, predictor: Predictor) -> Confusion:
-    """Each image is predicted by a model that has not seen it nor a fifth of the others."""
+def cross_validate(statistics: Statistics, predictor: Predictor, folds: Sequence[int] = range(FOLDS)) -> Confusion:
+    """Each image is predicted by a model that has not seen it nor a fifth of the others. folds: only these; the last is
+    that of the images held back from fine-tuning."""
     labels = list(statistics)
     found: Confusion = {label: Counter() for label in labels}
-    for fold in range(FOLDS):
-        parts = {label: _parts(one, fold) for label, one in statistics.items()}
+    for fold in folds:
+        parts = {label: without_fold(one, fold) for label, one in statistics.items()}
         tested = [(label, rows) for label, (_, rows) in parts.items() if len(rows)]
         if not tested:
             continue
@@ -88,7 +89,7 @@ def cross_validate(statistics: Statistics, predictor: Predictor) -> Confusion:
     return found
 
 
-def _parts(one: ClassStatistics, fold: int) -> tuple[ClassStatistics, Tensor]:
+def without_fold(one: ClassStatistics, fold: int) -> tuple[ClassStatistics, Tensor]:
     """Statistics without a fold of the images, and the features of that fold."""
     samples = one.samples
     if samples is None or one.count < 2:

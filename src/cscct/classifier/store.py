@@ -22,6 +22,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from ..errors import UserError
 from ..runs.files import explain_os_errors, locked, own_folder, temporary_name, write_bytes, write_text
+from ..runs.folder import CONFIG
 from ..specs import Spec
 from .labels import Label
 from .packing import Packed, pack, unpack
@@ -74,6 +75,11 @@ def is_model_folder(path: str | Path) -> bool:
     return (Path(path) / MODEL).is_file()
 
 
+def is_run_folder(path: str | Path) -> bool:
+    """Whether a folder holds a run instead."""
+    return (Path(path) / CONFIG).is_file() and not is_model_folder(path)
+
+
 class ModelFolder:
     """The versions of a model in a folder."""
 
@@ -116,13 +122,7 @@ class ModelFolder:
 
     def versions(self) -> list[Version]:
         """All versions that are kept, the oldest first."""
-        pointer, found = self._pointer(), []
-        for number in self._numbers():
-            one = self._record(number)
-            images = sum(entry.count for entry in one.model.classes)
-            labels = [entry.label for entry in one.model.classes]
-            found.append(Version(number, one.created, one.message, labels, images, number == pointer.current))
-        return found
+        return [self._version(number) for number in self._numbers()]
 
     def undo(self) -> Version:
         """Go back to the version from which the current one was made."""
@@ -136,7 +136,7 @@ class ModelFolder:
         with self.lock():
             self._record(self._existing(number))
             self._point(number, self._pointer().newest)
-        return next(one for one in self.versions() if one.current)
+        return self._version(number)
 
     def discard_history(self) -> None:
         """Remove all versions but the current one, and the files that only they used."""
@@ -175,6 +175,16 @@ class ModelFolder:
     def _record(self, number: int) -> Record:
         return self._json(self.path / "versions" / f"{number:04}.json", Record)
 
+    def _version(self, number: int) -> Version:
+        current = number == self._pointer().current
+        try:
+            one = self._record(number)
+        except UserError as error:
+            return Version(number, "", str(error), [], 0, current)
+        images = sum(entry.count for entry in one.model.classes)
+        labels: list[Label] = [entry.label for entry in one.model.classes]
+        return Version(number, one.created, one.message, labels, images, current)
+
     def _json(self, path: Path, kind: type[T]) -> T:
         try:
             if path.stat().st_size > LARGEST_JSON:
@@ -199,8 +209,11 @@ class ModelFolder:
         return content
 
     def _sweep(self) -> None:
-        """Remove files that no version uses."""
-        used = {name for number in self._numbers() for name in self._record(number).model.files()}
+        """Remove files that no version uses; none, where a version does not say what it uses."""
+        try:
+            used = {name for number in self._numbers() for name in self._record(number).model.files()}
+        except UserError:
+            return
         for path in (self.path / "files").iterdir():
             if path.name not in used:
                 path.unlink()

@@ -22,6 +22,8 @@ THRESHOLD = -2.0  # deviations; about one image of a known class in 25 lies belo
 TYPICAL = (0.7, 0.075)  # mean and deviation of cosines in a class, if no class has two images
 SPREAD = 0.25  # deviation as a part of 1 - mean, where only sums are kept of all classes
 
+IDENTICAL = 1 - 1e-6  # images of a class with this mean cosine are one image several times
+
 
 class NoveltyDetector:
     """Tells whether images belong to none of the classes that the statistics are of."""
@@ -52,7 +54,9 @@ def _usual(one: ClassStatistics) -> tuple[float, float]:
     if samples is None or one.count < 3:  # the mean follows from the sums but for the variation of lengths
         square = float(one.directions @ one.directions)
         mean = (square / one.count - 1) / max(square * (1 - 2 / one.count) + 1, 1e-12) ** 0.5
-        return mean, torch.nan
+        return (torch.nan if mean > IDENTICAL else mean), torch.nan
     unit = F.normalize(samples.double(), dim=1)
     cosines = F.cosine_similarity(one.directions - unit, unit, dim=1)
+    if float(cosines.mean()) > IDENTICAL:
+        return torch.nan, torch.nan
     return float(cosines.mean()), float(cosines.std())

@@ -53,7 +53,7 @@ def read_reduced(path: Path, times: Callable[[int, int], float]) -> tuple[Image.
                 full = upright.size
             elif upright.size != image.size:  # it lay on its side
                 full = full[::-1]
-            return _to_rgb(upright), full
+            return to_rgb(upright), full
     except FileNotFoundError as error:
         raise UserError(f"The image {path} does not exist.") from error
     except Exception as error:  # Pillow's readers fail in many ways on damaged files
@@ -79,7 +79,8 @@ def open_image(path: Path) -> Image.Image:
     return image
 
 
-def _to_rgb(image: Image.Image) -> Image.Image:
+def to_rgb(image: Image.Image) -> Image.Image:
+    """An image of any mode in RGB; an alpha channel is left out."""
     if image.mode == "I" or image.mode.startswith("I;16"):
         # 16 bits in grey: convert() would cut everything above 255 to white.
         return Image.fromarray((np.asarray(image).clip(0, 65535) >> 8).astype(np.uint8)).convert("RGB")

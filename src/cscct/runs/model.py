@@ -26,7 +26,7 @@ from ..learn.device import choose_device
 from ..learn.precision import precision_of
 from ..learn.predict import HEADLINES, Evaluator
 from ..memory import nearest_mean
-from ..nets import BACKBONES, HEADS, for_inference, parse_backbone
+from ..nets import BACKBONES, HEADS, Network, for_inference, parse_backbone
 from ..specs import NetworkSpec, TransformSpec
 from ..yamltext import Raw
 from .folder import MODEL, RunFolder
@@ -42,13 +42,16 @@ class TrainedModel:
     Attributes:
         class_names: In the order in which they were learned, which is that of the columns of `predict_proba`.
         prediction: `classifier` or `nme` (nearest mean of exemplars).
+        class_means: (classes, dimensions), of unit length.
+        reader: Brings images into the form that the network reads.
     """
 
     def __init__(
         self, evaluator: Evaluator, means: Tensor, class_names: Sequence[str], images: ImageReader, prediction: str
     ):
         self.class_names, self.prediction = tuple(class_names), prediction
-        self._evaluator, self._means, self._images = evaluator, means, images
+        self.class_means, self.reader = means, images
+        self._evaluator = evaluator
 
     def __repr__(self) -> str:
         return f"TrainedModel({len(self.class_names)} classes, prediction={self.prediction!r})"
@@ -56,7 +59,7 @@ class TrainedModel:
     def predict(self, images: Any) -> NDArray[np.str_]:
         """The class name of each image."""
         features, scores = self._read(images)
-        labels = nearest_mean(features, self._means) if self.prediction == "nme" else scores.argmax(dim=1)
+        labels = nearest_mean(features, self.class_means) if self.prediction == "nme" else scores.argmax(dim=1)
         return np.array(self.class_names)[labels.numpy()]
 
     def predict_proba(self, images: Any) -> NDArray[np.float32]:
@@ -65,7 +68,7 @@ class TrainedModel:
         features, scores = self._read(images)
         scale = self._evaluator.network.head.scale.detach().float().cpu()
         if self.prediction == "nme":
-            scores = torch.nn.functional.normalize(features, dim=1) @ self._means.T
+            scores = torch.nn.functional.normalize(features, dim=1) @ self.class_means.T
         probabilities: NDArray[np.float32] = (scores * scale).softmax(dim=1).numpy()
         return probabilities
 
@@ -74,10 +77,14 @@ class TrainedModel:
         found: NDArray[np.float32] = self._read(images)[0].numpy()
         return found
 
+    def inference_network(self) -> Network:
+        """The network in the form that predicts: frozen, from normalised images to `Output`."""
+        return self._evaluator.prepare(self._evaluator.network)
+
     def _read(self, images: Any) -> tuple[Tensor, Tensor]:
-        view, count = self._images.view(images)
+        view, count = self.reader.view(images)
         if count == 0:
-            return torch.empty(0, self._means.shape[1]), torch.empty(0, len(self.class_names))
+            return torch.empty(0, self.class_means.shape[1]), torch.empty(0, len(self.class_names))
         outputs = list(self._evaluator.read(view, torch.arange(count)))
         return torch.cat([one.features for one in outputs]), torch.cat([one.scores for one in outputs])
 
