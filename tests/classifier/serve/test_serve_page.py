@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from browsers import browser_fixture, needs_chromium, playwright  # noqa: F401
 from serving import BLUE, RED, YELLOW, encoded, serving
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
+pytestmark = needs_chromium
 LONG = 120_000  # milliseconds; only ends what hangs
 STRANGE = '<img src=x onerror="document.title=1">'
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=300_000)
-        yield opened
-        opened.close()
 
 
 def photographs(folder: Path, colour: tuple[int, int, int], count: int, name: str, seed: int = 0) -> list[Path]:
