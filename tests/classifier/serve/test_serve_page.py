@@ -104,6 +104,35 @@ def test_mistakes_are_told_where_they_happen(browser: Any, folder: Path, tmp_pat
         page.close()
 
 
+def drop(page: Any, selector: str, *paths: Path) -> None:
+    """As a person does it with the mouse, folders too."""
+    box = page.locator(selector).bounding_box()
+    session = page.context.new_cdp_session(page)
+    data = {"items": [], "files": [str(path) for path in paths], "dragOperationsMask": 1}
+    place = {"x": box["x"] + box["width"] / 2, "y": box["y"] + 10}
+    for kind in ("dragEnter", "dragOver", "drop"):
+        session.send("Input.dispatchDragEvent", {"type": kind, **place, "data": data})
+
+
+def test_photographs_and_folders_are_dropped(browser: Any, folder: Path, tmp_path: Path) -> None:
+    expect = playwright.expect
+    (blue,) = photographs(tmp_path, BLUE, 1, "blue")
+    for name, count in (("yellow", 3), ("red", 2)):
+        (tmp_path / name / "deeper").mkdir(parents=True)
+        photographs(tmp_path / name, YELLOW, count, name)
+    with serving(folder) as address:
+        page, troubles = opened_page(browser, address)
+        drop(page, "#classify-zone", blue)
+        expect(page.locator("ol.top li .label").first).to_have_text("blue")
+        drop(page, "#teach-zone", tmp_path / "yellow", tmp_path / "red")
+        expect(page.locator("#staged h4")).to_have_text(["yellow 3 photographsnew", "red 2 photographs"])
+        drop(page, "footer", blue)  # beside the zones
+        expect(page.locator("#staged img")).to_have_count(5)
+        assert page.url.rstrip("/") == address
+        assert troubles == []
+        page.close()
+
+
 def test_it_fits_a_telephone_and_works_with_the_keyboard(browser: Any, folder: Path, tmp_path: Path) -> None:
     with serving(folder) as address:
         page, troubles = opened_page(browser, address, width=375)
