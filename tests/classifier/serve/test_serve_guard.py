@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from cscct.classifier.serve import Limits, create_app, staging
-from serving import HOME, RED, encoded, files
+from serving import HOME, RED, client_fixture, encoded, files, folder_fixture, original_fixture  # noqa: F401
 
 TOKEN = "a token of some length"
 

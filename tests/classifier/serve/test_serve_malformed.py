@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from cscct.classifier.serve import Limits
-from serving import RED, encoded, files, serving
+from serving import RED, encoded, files, folder_fixture, original_fixture, serving  # noqa: F401
 
 REFUSED = {400, 401, 403, 404, 405, 408, 409, 413, 415, 421, 422, 503}
 SIZE = 150_000  # bytes of a typical body: a thousand of them would show in the memory

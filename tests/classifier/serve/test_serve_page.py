@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from browsers import browser_fixture, needs_chromium, playwright  # noqa: F401
-from serving import BLUE, RED, YELLOW, encoded, serving
+from serving import BLUE, RED, YELLOW, encoded, folder_fixture, original_fixture, serving  # noqa: F401
 
 pytestmark = needs_chromium
 LONG = 120_000  # milliseconds; only ends what hangs

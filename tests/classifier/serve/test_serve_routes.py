@@ -15,7 +15,20 @@ from PIL import Image
 from cscct.classifier.serve import create_app
 from cscct.classifier.store import ModelFolder
 from cscct.errors import UserError
-from serving import BLUE, GREEN, HOME, RED, YELLOW, encoded, files, stopping, wait_for
+from serving import (  # noqa: F401
+    BLUE,
+    GREEN,
+    HOME,
+    RED,
+    YELLOW,
+    client_fixture,
+    encoded,
+    files,
+    folder_fixture,
+    original_fixture,
+    stopping,
+    wait_for,
+)
 
 
 def stage(client: TestClient, label: str, *contents: bytes) -> list[dict[str, Any]]:

@@ -37,7 +37,7 @@ function draw(map) {
   byId("map-box").replaceChildren(picture);
   placeNames(map.classes, place, labels);
   byId("map-legend").replaceChildren(...map.classes.map(legendEntry));
-  byId("map-share").textContent = map.classes.length > 2 ? `The plane shows ${Math.round(100 * map.share)} % of the differences between class means.` : "";
+  byId("map-share").textContent = map.classes.length > 2 ? `The plane shows ${Math.round(100 * map.share)}\u00a0% of the differences between class means.` : "";
   picture.addEventListener("pointerleave", () => chosen === null && highlight(null));
 }
 
