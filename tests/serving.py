@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -14,7 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import uvicorn
+from fastapi.testclient import TestClient
 from PIL import Image
 
 from cscct import IncrementalClassifier
@@ -34,6 +37,23 @@ def make_model(folder: Path) -> Path:
     model.learn(pictures(BLUE, 6, 2), "blue")
     ModelFolder(folder).commit(model, "blue")
     return folder
+
+
+@pytest.fixture(scope="module", name="original")
+def original_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("serving") / "colours")
+
+
+@pytest.fixture(name="folder")
+def folder_fixture(original: Path, tmp_path: Path) -> Path:
+    """A model of its own for each test."""
+    return Path(shutil.copytree(original, tmp_path / "colours"))
+
+
+@pytest.fixture(name="client")
+def client_fixture(folder: Path) -> Iterator[TestClient]:
+    with TestClient(create_app(folder), base_url=HOME) as client:
+        yield client
 
 
 def encoded(colour: tuple[int, int, int], seed: int = 0, kind: str = "PNG") -> bytes:

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from cscct.classifier.serve import Limits
-from serving import RED, YELLOW, encoded, serving
+from serving import RED, YELLOW, encoded, folder_fixture, original_fixture, serving  # noqa: F401
 
 PAGE = Path(__file__).parents[3] / "docs" / "serving.md"
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
-from cscct.classifier.serve import Limits, create_app
-from serving import HOME, RED, encoded, files
+from cscct.classifier.serve import Limits, create_app, staging
+from serving import HOME, RED, client_fixture, encoded, files, folder_fixture, original_fixture  # noqa: F401
 
 TOKEN = "a token of some length"
 
@@ -125,3 +126,14 @@ def test_limits_are_told_in_sentences(folder: Path) -> None:
     with TestClient(create_app(folder, Limits(pixels=400)), base_url=HOME) as client:
         done = client.post("/api/classify", files=files(encoded(RED)))
         assert "24 x 20 pixels; at most 400" in done.json()["detail"]
+
+
+def test_a_full_disk_is_told(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(staging, "write_bytes", full)
+    done = client.post("/api/staged", data={"label": "red"}, files=files(encoded(RED)))
+    assert done.status_code == 503
+    assert "No space left on device" in done.json()["detail"]
+    assert client.get("/api/staged").json() == {"staged": []}

@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from cscct.classifier.serve import Limits
-from serving import RED, encoded, files, serving
+from serving import RED, encoded, files, folder_fixture, original_fixture, serving  # noqa: F401
 
 REFUSED = {400, 401, 403, 404, 405, 408, 409, 413, 415, 421, 422, 503}
 SIZE = 150_000  # bytes of a typical body: a thousand of them would show in the memory
@@ -84,6 +84,7 @@ def malformed(random: random.Random) -> dict[str, Any]:
             {"url": path, "content": noise, "headers": kind},
             {"url": path, "content": head + noise, "headers": kind},
             {"url": path, "content": noise, "headers": {"content-type": "image/png"}},
+            {"url": path, "content": iter([noise] * 8), "headers": kind},
             {"url": path, "content": b"{" * 5000, "headers": {"content-type": "application/json"}},
             {"url": path, "files": [("images", (None, "text", None))]},
             {"url": path, "files": files(*[b"x"] * 60)},
@@ -157,7 +158,7 @@ def test_a_hundred_at_once_are_answered_or_told_to_wait(folder: Path) -> None:
     ):
 
         def ask(_: int) -> httpx.Response:
-            return client.post("/api/classify", files=files(encoded(RED)))
+            return client.post("/api/classify", files=files(encoded(RED) + bytes(400_000)))
 
         answers = list(pool.map(ask, range(100)))
         assert {answer.status_code for answer in answers} <= {200, 503}

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
+from browsers import browser_fixture, needs_chromium, playwright  # noqa: F401
+from serving import BLUE, RED, YELLOW, encoded, folder_fixture, original_fixture, serving  # noqa: F401
 
-from serving import BLUE, RED, YELLOW, encoded, serving
-
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
+pytestmark = needs_chromium
 LONG = 120_000  # milliseconds; only ends what hangs
 STRANGE = '<img src=x onerror="document.title=1">'
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=300_000)
-        yield opened
-        opened.close()
 
 
 def photographs(folder: Path, colour: tuple[int, int, int], count: int, name: str, seed: int = 0) -> list[Path]:
@@ -114,6 +101,35 @@ def test_mistakes_are_told_where_they_happen(browser: Any, folder: Path, tmp_pat
         page.set_input_files("#teach-files", [tmp_path / "notes.png", blue])
         expect(page.locator("#teach-problem")).to_have_text("notes.png cannot be used: not an image.")
         expect(page.locator("#staged img")).to_have_count(1)
+        page.close()
+
+
+def drop(page: Any, selector: str, *paths: Path) -> None:
+    """As a person does it with the mouse, folders too."""
+    box = page.locator(selector).bounding_box()
+    session = page.context.new_cdp_session(page)
+    data = {"items": [], "files": [str(path) for path in paths], "dragOperationsMask": 1}
+    place = {"x": box["x"] + box["width"] / 2, "y": box["y"] + 10}
+    for kind in ("dragEnter", "dragOver", "drop"):
+        session.send("Input.dispatchDragEvent", {"type": kind, **place, "data": data})
+
+
+def test_photographs_and_folders_are_dropped(browser: Any, folder: Path, tmp_path: Path) -> None:
+    expect = playwright.expect
+    (blue,) = photographs(tmp_path, BLUE, 1, "blue")
+    for name, count in (("yellow", 3), ("red", 2)):
+        (tmp_path / name / "deeper").mkdir(parents=True)
+        photographs(tmp_path / name, YELLOW, count, name)
+    with serving(folder) as address:
+        page, troubles = opened_page(browser, address)
+        drop(page, "#classify-zone", blue)
+        expect(page.locator("ol.top li .label").first).to_have_text("blue")
+        drop(page, "#teach-zone", tmp_path / "yellow", tmp_path / "red")
+        expect(page.locator("#staged h4")).to_have_text(["yellow 3 photographsnew", "red 2 photographs"])
+        drop(page, "footer", blue)  # beside the zones
+        expect(page.locator("#staged img")).to_have_count(5)
+        assert page.url.rstrip("/") == address
+        assert troubles == []
         page.close()
 
 

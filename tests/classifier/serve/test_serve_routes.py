@@ -15,7 +15,20 @@ from PIL import Image
 from cscct.classifier.serve import create_app
 from cscct.classifier.store import ModelFolder
 from cscct.errors import UserError
-from serving import BLUE, GREEN, HOME, RED, YELLOW, encoded, files, stopping, wait_for
+from serving import (  # noqa: F401
+    BLUE,
+    GREEN,
+    HOME,
+    RED,
+    YELLOW,
+    client_fixture,
+    encoded,
+    files,
+    folder_fixture,
+    original_fixture,
+    stopping,
+    wait_for,
+)
 
 
 def stage(client: TestClient, label: str, *contents: bytes) -> list[dict[str, Any]]:
@@ -80,7 +93,7 @@ def test_a_class_is_added_and_undone(client: TestClient, folder: Path) -> None:
     assert client.get("/api/staged").json() == {"staged": []}
     model = client.get("/api/model").json()
     assert model["report"]["new"] == [path_like]
-    assert "5 of ../../yellow" in model["versions"][0]["message"]
+    assert "../../yellow (5)" in model["versions"][0]["message"]
     assert best(client, encoded(YELLOW, 70)) == path_like
     assert [one["name"] for one in client.get("/api/map").json()["classes"]][-1] == path_like
     assert {one.name for one in folder.parent.iterdir()} == {folder.name}

@@ -13,7 +13,17 @@ import pytest
 
 from cscct.classifier.serve import run, running
 from cscct.errors import UserError
-from serving import YELLOW, encoded, files, is_running, server_process, stopping, wait_for
+from serving import (  # noqa: F401
+    YELLOW,
+    encoded,
+    files,
+    folder_fixture,
+    is_running,
+    original_fixture,
+    server_process,
+    stopping,
+    wait_for,
+)
 
 
 def test_a_server_killed_in_mid_learning_comes_back_with_the_last_version(folder: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from cscct.classifier.serve.staging import Staging, read_batch
 from cscct.classifier.serve.uploads import Upload
 from cscct.classifier.store import ModelFolder
 from cscct.errors import UserError
-from serving import RED, encoded
+from serving import RED, encoded, folder_fixture, original_fixture  # noqa: F401
 
 
 def staging_with(folder: Path, count: int) -> Staging:

@@ -51,6 +51,7 @@ def create_app(model_dir: str | Path, limits: Limits | None = None, token: str |
     app.exception_handler(RequestValidationError)(_invalid)
     app.exception_handler(UserError)(_failed)
     app.exception_handler(RunFailed)(_failed)
+    app.exception_handler(OSError)(_unwritable)
     _add_page(app)
     if secret is not None:
         _add_login(app, secret)
@@ -101,3 +102,8 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
 
 async def _failed(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": str(error)}, 409)
+
+
+async def _unwritable(request: Request, error: Exception) -> JSONResponse:
+    reason = getattr(error, "strerror", None) or type(error).__name__
+    return JSONResponse({"detail": f"The server cannot read or write its files: {reason}."}, 503)

@@ -7,6 +7,7 @@ import hmac
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
+import anyio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -15,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .limits import Limits
 
 LOOPBACK = frozenset(["localhost", "127.0.0.1", "::1"])
+DRAIN_SECONDS = 20.0
 PUBLIC = frozenset(["/login", "/style.css", "/icon.svg"])  # what the login form itself needs
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
@@ -67,14 +69,10 @@ class Guard:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        refusal = self._refusal(scope, headers)
-        if refusal is not None:
-            await _drain(receive, self.limits.text_bytes)
-            await refusal(scope, receive, _with_headers(send))
-            return
         files = headers.get("content-type", "").startswith("multipart/form-data")
-        most = self.limits.request_bytes if files else self.limits.text_bytes
-        await self.app(scope, _counted(receive, headers, most), _with_headers(send))
+        body = _Body(receive, headers, self.limits.request_bytes if files else self.limits.text_bytes)
+        answer = self._refusal(scope, headers) or self.app
+        await answer(scope, body.receive, _sender(send, body))
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         """The answer to a request that must not reach a route."""
@@ -119,37 +117,42 @@ def _is_cross_origin(headers: Headers) -> bool:
         return True
 
 
-def _counted(receive: Receive, headers: Headers, most: int) -> Receive:
-    """receive, which fails as soon as more than so many bytes have come or were announced."""
-    length = headers.get("content-length", "")
-    announced = length.isdecimal() and (len(length) > 18 or int(length) > most)
-    seen = 0
+class _Body:
+    """The body of a request, of which no more than so many bytes are taken."""
 
-    async def counted() -> Message:
-        nonlocal seen
-        message = await receive()
-        seen += len(message.get("body", b""))
-        if announced or seen > most:
-            if message.get("more_body"):
-                await _drain(receive, most)
-            raise HTTPException(413, f"The request is larger than {most:,} bytes: send fewer or smaller files.")
+    def __init__(self, receive: Receive, headers: Headers, most: int) -> None:
+        self._receive, self.most, self.seen = receive, most, 0
+        length = headers.get("content-length", "0")
+        self.announced = length.isdecimal() and (len(length) > 18 or int(length) > most)
+        self.complete = length == "0" and "transfer-encoding" not in headers
+        self.asks_first = "expect" in headers
+
+    async def receive(self) -> Message:
+        """The next part. Fails as soon as there is too much, or too much was announced."""
+        message = await self._next()
+        if self.announced or self.seen > self.most:
+            raise HTTPException(413, f"The request is larger than {self.most:,} bytes: send fewer or smaller files.")
         return message
 
-    return counted
+    async def drain(self) -> None:
+        """Reads on after a refusal: most clients look for the answer only when they have sent everything."""
+        self.seen = 0
+        with anyio.move_on_after(DRAIN_SECONDS):
+            while not (self.complete or self.asks_first or self.seen > self.most):
+                await self._next()
+
+    async def _next(self) -> Message:
+        message = await self._receive()
+        self.seen += len(message.get("body", b""))
+        self.complete = message["type"] != "http.request" or not message.get("more_body", False)
+        return message
 
 
-async def _drain(receive: Receive, most: int) -> None:
-    """Reads what a refused client still sends, up to a limit: it would not see the answer before it is done."""
-    while most > 0:
-        message = await receive()
-        most -= len(message.get("body", b""))
-        if message["type"] != "http.request" or not message.get("more_body"):
-            return
-
-
-def _with_headers(send: Send) -> Send:
+def _sender(send: Send, body: _Body) -> Send:
     async def sender(message: Message) -> None:
         if message["type"] == "http.response.start":
+            if message["status"] >= 400:
+                await body.drain()
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
                 headers[name] = value

@@ -71,9 +71,9 @@ def _renamed(problem: Problem, folder: Path, batch: Batch) -> Problem:
 def message_of(batch: Batch) -> str:
     """What the list of versions says of it."""
     counts = Counter(one.label for one in batch.photographs)
-    parts = [f"{count} of {label}" for label, count in list(counts.items())[:5]]
+    parts = [f"{label} ({count})" for label, count in list(counts.items())[:5]]
     more = f" and {len(counts) - 5} more classes" if len(counts) > 5 else ""
-    return f"page: {', '.join(parts)}{more} [{batch.id}]"
+    return f"on the page: {', '.join(parts)}{more} [{batch.id}]"
 
 
 def _end_with_the_server() -> None:

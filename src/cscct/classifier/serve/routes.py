@@ -23,7 +23,7 @@ REASONS = {
     415: "Not multipart/form-data",
     421: "The server was asked for under another name than localhost",
     422: "A value is wrong, or a file is not an image that is accepted",
-    503: "Too many requests at once",
+    503: "Too many requests at once, or the disk is full",
 }
 
 
@@ -120,7 +120,7 @@ def get_thumbnail(id: Id, service: Served) -> Response:
     return Response(service.staging.thumbnail(id), media_type="image/jpeg")
 
 
-@router.post("/learn", status_code=202, responses=refusals(409))
+@router.post("/learn", status_code=202, responses=refusals(409, 503))
 def learn(service: Served) -> JobInfo:
     """Starts to learn everything that waits."""
     return service.job.start()

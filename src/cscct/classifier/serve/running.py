@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import secrets
 import socket
 import threading
@@ -38,6 +39,7 @@ def run(
         raise UserError(f"The token has {len(token)} characters; take at least {SHORTEST_TOKEN}, or none to get one.")
     if token is None and not is_loopback(host):
         token = secrets.token_urlsafe(24)
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # it warns of every malformed request
     app = create_app(model_dir, token=token)
     config = uvicorn.Config(
         app, lifespan="off", log_level="warning", server_header=False, timeout_keep_alive=10, proxy_headers=False

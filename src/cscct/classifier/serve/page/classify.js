@@ -51,7 +51,7 @@ async function classify(card, changed) {
     const answer = await api.classify(file);
     item.classList.toggle("unknown", answer.unknown);
     body.replaceChildren(
-      answer.unknown ? el("p", { class: "badge" }, "Unlike anything learned") : "",
+      answer.unknown ? el("p", { class: "badge", title: "Like nothing that was learned" }, "Unknown") : "",
       el("ol", { class: "top" }, ...answer.predictions.filter(({ score }, rank) => rank < 2 || score >= NOTABLE).map(line)),
       caption,
       correction(file, answer, changed),

@@ -11,10 +11,13 @@ import { setUpVersions, showVersions } from "./versions.js";
 
 const LOOK = 10_000; // milliseconds between looks for a new version
 let version = null;
+let drawn = "";
 
 async function refresh() {
   try {
     const model = await api.model();
+    if (JSON.stringify(model) === drawn) return; // what has the focus stays
+    drawn = JSON.stringify(model);
     showModel(model);
     showVersions(model);
     notice(model.trouble ?? "");
@@ -28,7 +31,7 @@ async function refresh() {
 ignoreOtherDrops();
 setUpClassify(() => showStaged().catch((error) => notice(error.message)));
 setUpVersions(refresh);
-await refresh();
 setUpTeach(refresh);
+await refresh();
 await showStaged().catch((error) => notice(error.message));
 setInterval(() => document.hidden || refresh(), LOOK);

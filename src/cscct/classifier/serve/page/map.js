@@ -37,6 +37,7 @@ function draw(map) {
   byId("map-box").replaceChildren(picture);
   placeNames(map.classes, place, labels);
   byId("map-legend").replaceChildren(...map.classes.map(legendEntry));
+  byId("map-share").textContent = map.classes.length > 2 ? `The plane shows ${Math.round(100 * map.share)}\u00a0% of the differences between class means.` : "";
   picture.addEventListener("pointerleave", () => chosen === null && highlight(null));
 }
 
@@ -91,7 +92,7 @@ const hue = (index) => Math.round((168 + index * 137.508) % 360);
 
 function describe(map) {
   const names = map.classes.slice(0, 20).map((one) => one.name).join(", ");
-  return `${map.classes.length} classes in two dimensions, ${Math.round(100 * map.share)} % of the differences between their means: ${names}`;
+  return `${map.classes.length} classes in two dimensions: ${names}`;
 }
 
 function legendEntry(one, index) {

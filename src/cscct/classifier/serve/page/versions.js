@@ -1,8 +1,9 @@
 // Earlier states of the model.
 
 import { api } from "./api.js";
-import { announce, byId, el, name, notice, plural, twice } from "./dom.js";
+import { announce, byId, el, name, notice, plural } from "./dom.js";
 
+const TAG = / \[[0-9a-f]{8}\]$/; // by which the server knows a step again
 let changed = () => {};
 
 /** told: called with the model after another version became the current one. */
@@ -37,7 +38,7 @@ function entry(one) {
     "li",
     { class: one.current ? "current" : "" },
     el("span", { class: "version-number" }, String(one.number)),
-    el("div", {}, el("p", {}, name(one.message || "Learned")), el("p", { class: "quiet" }, `${about} · ${shown}`)),
+    el("div", {}, el("p", {}, name(one.message.replace(TAG, "") || "Learned")), el("p", { class: "quiet" }, `${about} · ${shown}`)),
     one.current ? el("span", { class: "badge" }, "current") : restore,
   );
 }
