@@ -307,6 +307,14 @@ def test_a_wrong_folder_is_refused_before_any_image_is_read(
     assert not (tmp_path / "new").exists()
 
 
+def test_serving_is_handed_over(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr("cscct.classifier.serve.run", lambda *given, **named: asked.append((given, named)))
+    told("serve", model, "--port", "0", "--token", "a long secret", "--open")
+    named = {"host": "127.0.0.1", "port": 0, "token": "a long secret", "open_browser": True}
+    assert asked == [((model,), named)]
+
+
 def test_missing_weights_are_told_with_both_ways_out(
     pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

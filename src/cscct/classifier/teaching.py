@@ -106,7 +106,7 @@ def teach(
     """Teach the model in a folder the classes in a folder of images, and store it as a new version."""
     folder = ModelFolder(path)
     before = current_version(folder).number if exists(path) else None
-    model = _new(options) if before is None else _with_options(folder.load(), options)
+    model = _new(options) if before is None else _with_options(folder.load(device=options.device or "auto"), options)
     model.learn(images, progress=progress)
     if before != (current_version(folder).number if exists(path) else None):
         raise RunFailed(f"The model in {path} was changed meanwhile by another process: give the same command again.")
@@ -134,7 +134,7 @@ def _with_options(model: IncrementalClassifier, options: TeachingOptions) -> Inc
             f"This model has the backbone {model.backbone}, and a model keeps its backbone: leave out --backbone and "
             "--from-scratch, or make a model in another folder."
         )
-    model.set_params(**options.parameters())
+    model.set_params(**{name: value for name, value in options.parameters().items() if name != "device"})
     return model
 
 
