@@ -39,9 +39,9 @@ lint: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# Twenty kills a base instead of three.
+# Twenty kills a base, and of a classifier that learns, instead of three.
 soak: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 CSCCT_KILLS=20 $(BIN)/python -m pytest -n $(WORKERS) tests/runs/test_resume.py -k killed -v
+	OMP_NUM_THREADS=1 CSCCT_KILLS=20 $(BIN)/python -m pytest -n $(WORKERS) tests/runs/test_resume.py tests/cli/test_classifier.py -k killed -v
 
 # Kills, damage and fuzzed inputs. The counts go to attack/results.json and from there to docs/reliability.md.
 SEED ?= 1

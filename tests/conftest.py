@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pkgutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -93,10 +95,11 @@ def without_timings(result: Any) -> Any:
     return [without_timings(v) for v in result] if isinstance(result, list) else result
 
 
+Prepare = Callable[[], None]
 HEAVY = ("torch", "sklearn.datasets", "sklearn.cluster", "matplotlib.pyplot", "safetensors.torch", "rich.progress")
 
 
-def _command(words: Sequence[str], folder: Path, env: dict[str, str], said: Path) -> None:
+def _command(words: Sequence[str], folder: Path, env: dict[str, str], said: Path, prepare: Prepare) -> None:
     """In a process of its own: `cscct WORDS` in a folder, with what it writes in files."""
     os.environ.clear()
     os.environ.update(env)
@@ -104,21 +107,27 @@ def _command(words: Sequence[str], folder: Path, env: dict[str, str], said: Path
     for number, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(said / name, os.O_WRONLY | os.O_CREAT), number)
     sys.argv = ["cscct", *words]
+    prepare()
     from cscct.cli import main
 
     main()
 
 
-def run_command(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+def _nothing() -> None:
+    pass
+
+
+def run_command(folder: Path, *words: str, prepare: Prepare = _nothing, **env: str) -> subprocess.CompletedProcess[str]:
     """The command in a process that has torch and cscct imported already: each is a fork of one that did nothing else.
 
-    What a start from nothing needs is tested with `python -m cscct` and with the installed program.
+    What a start from nothing needs is tested with `python -m cscct` and with the installed program. prepare: called in
+    that process first.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*HEAVY, *(name for name in sys.modules if name.partition(".")[0] == "cscct")])
     home = {**os.environ, "OMP_NUM_THREADS": str(THREADS), "COLUMNS": "200", **env}
     with TemporaryDirectory() as said:
-        process = context.Process(target=_command, args=(words, folder, home, Path(said)))
+        process = context.Process(target=_command, args=(words, folder, home, Path(said), prepare))
         process.start()
         process.join(timeout=300)
         if process.exitcode is None:
@@ -136,6 +145,20 @@ def cscct(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
         return run_command(tmp_path, *words, **env)
 
     return call
+
+
+def signal_at_call(name: str, number: int, sent: int) -> None:
+    """Make a process send itself a signal when a function (`os.fsync`) is called for the n-th time."""
+    place, _, attribute = name.rpartition(".")
+    owner = pkgutil.resolve_name(place)
+    real, calls = getattr(owner, attribute), count(1)
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        if next(calls) == number:
+            os.kill(os.getpid(), sent)
+        return real(*arguments, **named)
+
+    setattr(owner, attribute, call)
 
 
 SIGNALS = """

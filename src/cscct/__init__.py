@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .api import register_method as register_method
     from .api import resume as resume
     from .api import run as run
+    from .classifier.estimator import IncrementalClassifier as IncrementalClassifier
     from .data.base import Dataset as Dataset
     from .data.datasets.arrays import save_arrays as save_arrays
     from .errors import RunFailed as RunFailed
@@ -36,6 +37,7 @@ __version__ = "0.3.0"
 
 _HOMES = {
     "Dataset": "data.base",
+    "IncrementalClassifier": "classifier.estimator",
     "Listener": "runs.listeners",
     "ResultsTable": "analysis.tables",
     "Run": "api",

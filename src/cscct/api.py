@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from .analysis.tables import ResultsTable
+    from .classifier.estimator import IncrementalClassifier
     from .runs.runner import Stop
 
 __all__ = [
@@ -246,17 +247,26 @@ def load(
     prediction: str | None = None,
     device: str = "auto",
     backbone: nn.Module | Callable[[int], nn.Module] | None = None,
-) -> TrainedModel:
-    """The trained model of a run, from its folder alone; the data is not needed.
+) -> TrainedModel | IncrementalClassifier:
+    """The trained model of a run, or the classifier in a model folder; the data is not needed.
 
     Args:
-        path: The folder of a finished run.
-        prediction: `classifier`, `nme` (nearest mean of exemplars), `lda` or `ridge` (fitted to the features of
-            exemplars); by default the one that the method stands for.
+        path: The folder of a finished run, or a model folder that `cscct learn` or `IncrementalClassifier.save` made.
+        prediction: Of a run: `classifier`, `nme` (nearest mean of exemplars), `lda` or `ridge` (fitted to the features
+            of exemplars); by default the one that the method stands for.
         device: `auto`, `cpu`, `cuda` or `mps`.
         backbone: As it was given to `run`, for a run with one; its weights come from the folder.
     """
+    from torch import nn
+
+    from .classifier.store import ModelFolder, is_model_folder
+
     load_plugins()
+    if is_model_folder(path):
+        if prediction is not None:
+            raise UserError("prediction is a choice for runs; a model folder has its own predictor.")
+        module = backbone if backbone is None or isinstance(backbone, nn.Module) else backbone(3)
+        return ModelFolder(path).load(backbone=module, device=device)
     name = use_backbone(backbone) if backbone is not None else None
     return load_model(path, prediction=prediction, device=device, backbone=name)
 

@@ -18,6 +18,8 @@ Call = Callable[..., subprocess.CompletedProcess[str]]
         ("run lucir digits --set train.schedule.f", ["train.schedule.factor="]),
         ("data check imagenet", ["imagenet-subset"]),
         ("conf", ["config"]),
+        ("for", ["forget"]),
+        ("learn model images --pred", ["--predictor"]),
     ],
 )
 def test_names_are_completed(words: str, expected: list[str], cscct: Call) -> None:

@@ -10,7 +10,16 @@ from typer.testing import CliRunner
 
 from cscct import cli
 
-WITHOUT_DEFAULT = {"--config", "--set", "--plugin", "--title", "--order", "--install-completion", "--show-completion"}
+WITHOUT_DEFAULT = {
+    "--config",
+    "--set",
+    "--plugin",
+    "--title",
+    "--order",
+    "--message",
+    "--install-completion",
+    "--show-completion",
+}
 
 
 def commands() -> dict[str, Any]:
@@ -64,4 +73,13 @@ def test_a_group_without_a_command_prints_its_help(
     printed = capsys.readouterr()
     assert (ended.value.code, printed.err) == (0, "")
     assert printed.out.startswith("Usage: cscct")
-    assert "Commands:" in printed.out
+    assert ("Experiments:" if not words else "Commands:") in printed.out
+
+
+def test_commands_are_listed_in_sections() -> None:
+    lines = helped("").splitlines()
+    sections = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert sections == ["Options:", "A classifier of your own images:", "Experiments:", "Settings, parts and data:"]
+    top: Any = typer.main.get_command(cli.app)
+    for name in top.commands:
+        assert any(line.split()[:1] == [name] for line in lines)

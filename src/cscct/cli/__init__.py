@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -10,10 +11,12 @@ import typer
 from .. import __version__
 from ..errors import Interrupted, RunFailed, UserError
 from ..streams import output_error, protect_streams
-from . import catalogue, running, settings, studies
+from . import catalogue, classifier, deployment, running, settings, studies, versions
 from .options import is_follower, print_help
+from .sections import SectionedGroup
 
 app = typer.Typer(
+    cls=SectionedGroup,
     help="Image classifiers that learn new classes, task after task, without forgetting the old ones.",
     invoke_without_command=True,
     rich_markup_mode=None,  # rich would take [ray] in a help text for markup
@@ -21,15 +24,32 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # With what `cscct --help` says of each, in the width of a terminal.
-app.command(short_help="One experiment: a method learns a dataset, task by task.")(running.run)
-app.command(short_help="Go on with a run that was stopped or killed.")(running.resume)
-app.command(short_help="Several methods on the same seeds, with paired differences.")(studies.compare)
-app.command(short_help="Many runs: every combination of settings in a study file.")(studies.sweep)
-app.command(short_help="A table or figure of the paper, with the published numbers.")(studies.reproduce)
-app.command(short_help="An HTML page with figures of finished runs; PNG, SVG, CSV.")(studies.report)
-app.command("config", short_help="The settings that a run would have, without running it.")(settings.config)
-app.command("list", short_help="Methods, losses, datasets, backbones and class orders.")(catalogue.list_)
-app.add_typer(catalogue.data_app, name="data", short_help="Datasets: list, download and check them.")
+IMAGES, EXPERIMENTS, PARTS = "A classifier of your own images", "Experiments", "Settings, parts and data"
+
+
+def _add(section: str, function: Callable[..., None], summary: str, name: str | None = None) -> None:
+    app.command(name, short_help=summary, rich_help_panel=section)(function)
+
+
+_add(IMAGES, classifier.learn, "Teach a classifier the classes in a folder of images.")
+_add(IMAGES, classifier.predict, "Which class images show, with confidences.")
+_add(IMAGES, classifier.info, "Classes, versions and size of a classifier.")
+_add(IMAGES, versions.undo, "Go back to an earlier version of a classifier.")
+_add(IMAGES, versions.forget, "Remove classes from a classifier.")
+_add(IMAGES, versions.rename, "Give a class of a classifier another name.")
+_add(IMAGES, deployment.export, "A classifier as an ONNX or TorchScript file.")
+_add(IMAGES, deployment.serve, "A classifier as a web page and a JSON API.")
+_add(EXPERIMENTS, running.run, "One experiment: a method learns a dataset, task by task.")
+_add(EXPERIMENTS, running.resume, "Go on with a run that was stopped or killed.")
+_add(EXPERIMENTS, studies.compare, "Several methods on the same seeds, with paired differences.")
+_add(EXPERIMENTS, studies.sweep, "Many runs: every combination of settings in a study file.")
+_add(EXPERIMENTS, studies.reproduce, "A table or figure of the paper, with the published numbers.")
+_add(EXPERIMENTS, studies.report, "An HTML page with figures of finished runs; PNG, SVG, CSV.")
+_add(PARTS, settings.config, "The settings that a run would have, without running it.")
+_add(PARTS, catalogue.list_, "Methods, losses, datasets, backbones and class orders.", "list")
+app.add_typer(
+    catalogue.data_app, name="data", short_help="Datasets: list, download and check them.", rich_help_panel=PARTS
+)
 
 
 def version(value: bool) -> None:

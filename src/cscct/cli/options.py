@@ -117,6 +117,8 @@ Plugin = Annotated[
 SkipBad = Annotated[
     bool, typer.Option("--skip-bad-images", help="Leave out damaged image files instead of refusing the dataset.")
 ]
+ModelDir = Annotated[Path, typer.Argument(metavar="MODEL_DIR", help="The folder of the model.")]
+ModelOrRun = Annotated[Path, typer.Argument(metavar="MODEL_DIR", help="The folder of a model, or of a finished run.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and warnings.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 
@@ -201,3 +203,14 @@ def open_display(quiet: bool, as_json: bool, runs: int = 1) -> Display:
     from ..ui.progress import Display
 
     return Display(mode(quiet, as_json), runs)
+
+
+def use_threads(threads: int | None) -> None:
+    """Of torch, in this process. None: as many as torch takes."""
+    if threads is None:
+        return
+    if threads < 1:
+        raise UserError(f"--threads must be at least 1, not {threads}.")
+    import torch
+
+    torch.set_num_threads(threads)

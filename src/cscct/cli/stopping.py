@@ -81,3 +81,19 @@ def interruptible(stop: Callable[[], bool], progress: Progress) -> Progress:
         progress(what, done, total)
 
     return go_on
+
+
+@contextmanager
+def stoppable(sentence: Callable[[], str]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the work at once, with code 130 and a sentence that is made then."""
+
+    def hear(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, hear)
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(sentence()) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)

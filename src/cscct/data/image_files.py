@@ -20,7 +20,7 @@ def looks_like_image(path: Path) -> bool:
     if path.suffix.lower() in SUFFIXES:
         return True
     try:
-        _opened(path).close()
+        open_image(path).close()
     except Image.DecompressionBombError:
         return True
     except Exception:  # Pillow's readers fail in many ways on other files
@@ -40,7 +40,7 @@ def read_reduced(path: Path, times: Callable[[int, int], float]) -> tuple[Image.
     is not too small, which takes a fraction of the time; other formats come in full.
     """
     try:
-        with _opened(path) as image:
+        with open_image(path) as image:
             full = image.size
             if image.format in ("JPEG", "MPO"):
                 _reduce(image, times)
@@ -53,11 +53,11 @@ def read_reduced(path: Path, times: Callable[[int, int], float]) -> tuple[Image.
                 full = upright.size
             elif upright.size != image.size:  # it lay on its side
                 full = full[::-1]
-            return _to_rgb(upright), full
+            return to_rgb(upright), full
     except FileNotFoundError as error:
         raise UserError(f"The image {path} does not exist.") from error
     except Exception as error:  # Pillow's readers fail in many ways on damaged files
-        raise UserError(f"The image {path} cannot be read: {_reason(error, path)}.") from error
+        raise UserError(f"The image {path} cannot be read: {reason_of(error, path)}.") from error
 
 
 def _reduce(image: Image.Image, times: Callable[[int, int], float]) -> None:
@@ -70,7 +70,7 @@ def _reduce(image: Image.Image, times: Callable[[int, int], float]) -> None:
         image.draft(None, (max(1, image.width // divisor), max(1, image.height // divisor)))
 
 
-def _opened(path: Path) -> Image.Image:
+def open_image(path: Path) -> Image.Image:
     """The image with its header read. Pillow itself only warns up to twice its limit."""
     image = Image.open(path, formats=_FORMATS)
     if image.width * image.height > (Image.MAX_IMAGE_PIXELS or np.inf):
@@ -79,7 +79,8 @@ def _opened(path: Path) -> Image.Image:
     return image
 
 
-def _to_rgb(image: Image.Image) -> Image.Image:
+def to_rgb(image: Image.Image) -> Image.Image:
+    """An image of any mode in RGB; an alpha channel is left out."""
     if image.mode == "I" or image.mode.startswith("I;16"):
         # 16 bits in grey: convert() would cut everything above 255 to white.
         return Image.fromarray((np.asarray(image).clip(0, 65535) >> 8).astype(np.uint8)).convert("RGB")
@@ -93,14 +94,14 @@ def fault_in_full(path: Path) -> str | None:
     try:
         read_reduced(path, lambda *_: 8)  # all of the file is read all the same
     except UserError as error:
-        return _reason(error.__cause__ or error, path)
+        return reason_of(error.__cause__ or error, path)
     return None
 
 
 def fault_at_a_glance(path: Path) -> str | None:
     """What is wrong with an image file, as far as its header and its end show."""
     try:
-        with _opened(path) as image:
+        with open_image(path) as image:
             if image.format != "JPEG":
                 return None
         with open(path, "rb") as file:
@@ -109,10 +110,11 @@ def fault_at_a_glance(path: Path) -> str | None:
         # A whole JPEG ends with FFD9; some programs write a little more after it.
         return None if b"\xff\xd9" in end[-66:] else "truncated"
     except Exception as error:
-        return _reason(error, path)
+        return reason_of(error, path)
 
 
-def _reason(error: BaseException, path: Path) -> str:
+def reason_of(error: BaseException, path: Path) -> str:
+    """Why an image could not be read, as the end of a sentence."""
     if isinstance(error, UnidentifiedImageError):
         return "not an image"
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

@@ -84,12 +84,23 @@ def build_learner(
 ) -> Learner:
     """The learner of a run, on its device; with `network.train_from`, the stream's images go through the frozen stages
     first."""
-    device = torch.device(choose_device(settings.runtime.device))
     torch.set_num_threads(choose_threads(settings.runtime.threads))
+    network = network_for(settings.network, dataset.channels, settings.seed)
+    return learner_with(network, settings, stream, group, warn)
+
+
+def learner_with(
+    network: Network,
+    settings: Settings,
+    stream: Stream,
+    group: ProcessGroup = SINGLE_PROCESS,
+    warn: Warn = lambda _: None,
+) -> Learner:
+    """As `build_learner`, for a network that is there already; its backbone is divided if stages are frozen."""
+    device = torch.device(choose_device(settings.runtime.device))
     if device.type == "cpu":
         keep_freed_memory()
         require_compiler(settings.numerics.compile)
-    network = network_for(settings.network, dataset.channels, settings.seed)
     config = LearnerConfig(
         terms=settings.terms,
         network=settings.network,

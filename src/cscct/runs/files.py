@@ -132,11 +132,11 @@ def explain_os_errors(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """One process at a time. The lock is released when its owner ends, however that happens."""
+def locked(folder: Path, what: str = "run") -> Iterator[None]:
+    """One process at a time. The lock is released when its owner ends, however that happens. what: the folder holds."""
     path, holder = folder / LOCK, folder / HOLDER
     if path.is_symlink():
-        raise UserError(f"{path} is a link; files of a run are not written through links: remove it.")
+        raise UserError(f"{path} is a link; files of a {what} are not written through links: remove it.")
     try:
         with FileLock(path, timeout=0):
             with suppress(OSError):  # only for the message below; the lock itself may be emptied by who asks for it
@@ -148,7 +148,7 @@ def locked(folder: Path) -> Iterator[None]:
                     holder.unlink(missing_ok=True)
     except Timeout as error:
         raise UserError(
-            f"The run in {folder} is being worked on by {lock_holder(folder)}; wait for it or stop it."
+            f"The {what} in {folder} is being worked on by {lock_holder(folder)}; wait for it or stop it."
         ) from error
 
 

@@ -24,7 +24,7 @@ from ..learn.device import choose_device
 from ..learn.precision import precision_of
 from ..learn.predict import HEADLINES, LINEAR, Evaluator
 from ..memory import nearest_mean
-from ..nets import HEADS, architectures, for_inference, parse_backbone
+from ..nets import HEADS, Network, architectures, for_inference, parse_backbone
 from ..predictors import LinearPredictor
 from ..specs import NetworkSpec, TransformSpec
 from ..yamltext import Raw
@@ -43,19 +43,23 @@ class TrainedModel:
     Attributes:
         class_names: In the order in which they were learned, which is that of the columns of `predict_proba`.
         prediction: `classifier`, `nme` (nearest mean of exemplars), `lda` or `ridge`.
+        class_means: (classes, dimensions), of unit length.
+        predictor: What `lda` or `ridge` predicts with, else None.
+        reader: Brings images into the form that the network reads.
     """
 
     def __init__(
         self,
         evaluator: Evaluator,
-        predictor: Tensor | LinearPredictor,
+        means: Tensor,
         class_names: Sequence[str],
         images: ImageReader,
         prediction: str,
+        predictor: LinearPredictor | None = None,
     ):
-        """predictor: the class means, or what `lda` or `ridge` predicts with."""
         self.class_names, self.prediction = tuple(class_names), prediction
-        self._evaluator, self._predictor, self._images = evaluator, predictor, images
+        self.class_means, self.predictor, self.reader = means, predictor, images
+        self._evaluator = evaluator
 
     def __repr__(self) -> str:
         return f"TrainedModel({len(self.class_names)} classes, prediction={self.prediction!r})"
@@ -63,22 +67,22 @@ class TrainedModel:
     def predict(self, images: Any) -> NDArray[np.str_]:
         """The class name of each image."""
         features, scores = self._read(images)
-        if isinstance(self._predictor, LinearPredictor):
-            labels = self._predictor.scores(features).argmax(dim=1)
+        if self.predictor is not None:
+            labels = self.predictor.scores(features).argmax(dim=1)
         else:
-            labels = nearest_mean(features, self._predictor) if self.prediction == "nme" else scores.argmax(dim=1)
+            labels = nearest_mean(features, self.class_means) if self.prediction == "nme" else scores.argmax(dim=1)
         return np.array(self.class_names)[labels.numpy()]
 
     def predict_proba(self, images: Any) -> NDArray[np.float32]:
         """(n, classes): softmax of the classifier's logits, or of the cosines to the class means times the head's
         scale; neither is calibrated. Those of `lda` and `ridge` are, on exemplars left out one by one."""
         features, scores = self._read(images)
-        if isinstance(self._predictor, LinearPredictor):
-            found: NDArray[np.float32] = self._predictor.probabilities(features).numpy()
+        if self.predictor is not None:
+            found: NDArray[np.float32] = self.predictor.probabilities(features).numpy()
             return found
         scale = self._evaluator.network.head.scale.detach().float().cpu()
         if self.prediction == "nme":
-            scores = torch.nn.functional.normalize(features, dim=1) @ self._predictor.T
+            scores = torch.nn.functional.normalize(features, dim=1) @ self.class_means.T
         probabilities: NDArray[np.float32] = (scores * scale).softmax(dim=1).numpy()
         return probabilities
 
@@ -87,10 +91,14 @@ class TrainedModel:
         found: NDArray[np.float32] = self._read(images)[0].numpy()
         return found
 
+    def inference_network(self) -> Network:
+        """The network in the form that predicts: frozen, from normalised images to `Output`."""
+        return self._evaluator.prepare(self._evaluator.network)
+
     def _read(self, images: Any) -> tuple[Tensor, Tensor]:
-        view, count = self._images.view(images)
+        view, count = self.reader.view(images)
         if count == 0:
-            return torch.empty(0, self._evaluator.network.head.features), torch.empty(0, len(self.class_names))
+            return torch.empty(0, self.class_means.shape[1]), torch.empty(0, len(self.class_names))
         outputs = list(self._evaluator.read(view, torch.arange(count)))
         return torch.cat([one.features for one in outputs]), torch.cat([one.scores for one in outputs])
 
@@ -140,7 +148,7 @@ def load_model(
         prepare=partial(for_inference, fold=numerics.fold),
     )
     reader = ImageReader(transform, channels, _image_size(metadata, config, folder))
-    return TrainedModel(evaluator, predictor, names, reader, prediction)
+    return TrainedModel(evaluator, means, names, reader, prediction, predictor)
 
 
 def _read_model(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -150,16 +158,14 @@ def _read_model(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise UserError(f"{path} is damaged or not readable: {error}.") from error
 
 
-def _predictor(
-    tensors: dict[str, Tensor], means: Tensor, prediction: str, folder: RunFolder
-) -> Tensor | LinearPredictor:
-    """The class means or the predictor that is asked for; the predictors are taken out of the tensors."""
+def _predictor(tensors: dict[str, Tensor], means: Tensor, prediction: str, folder: RunFolder) -> LinearPredictor | None:
+    """What `lda` or `ridge` predicts with, if one is asked for; both are taken out of the tensors."""
     names = {name: [key for key in tensors if key.startswith(f"{name}.")] for name in LINEAR}
     stored = {
         name: {key.removeprefix(f"{name}."): tensors.pop(key) for key in keys} for name, keys in names.items() if keys
     }
     if prediction not in LINEAR:
-        return means
+        return None
     if prediction not in stored:
         raise UserError(
             f"The run in {folder.path} is of a version that did not store {prediction}: use classifier or nme."

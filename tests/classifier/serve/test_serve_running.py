@@ -1,0 +1,105 @@
+"""The server as a process: address and token, and what is left when it is killed."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from cscct.classifier.serve import run, running
+from cscct.errors import UserError
+from serving import (  # noqa: F401
+    YELLOW,
+    encoded,
+    files,
+    folder_fixture,
+    is_running,
+    original_fixture,
+    server_process,
+    stopping,
+    wait_for,
+)
+
+
+def test_a_server_killed_in_mid_learning_comes_back_with_the_last_version(folder: Path, tmp_path: Path) -> None:
+    variables, mark = stopping(tmp_path / "stopping")
+    with server_process(folder, **variables) as (process, address):
+        sent = files(encoded(YELLOW), encoded(YELLOW, 1))
+        staged = httpx.post(f"{address}/api/staged", data={"label": "yellow"}, files=sent, timeout=60).json()
+        assert len(staged["staged"]) == 2
+        httpx.post(f"{address}/api/learn", timeout=60)
+        wait_for(mark.exists)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    wait_for(lambda: not is_running(int(mark.read_text())))  # the learning process does not outlive it
+    with server_process(folder) as (process, address), httpx.Client(base_url=address, timeout=60) as client:
+        assert client.get("/api/model").json()["version"] == 2
+        assert client.get("/api/staged").json() == staged
+        assert client.get("/api/job").json()["state"] == "idle"
+        client.post("/api/learn")
+        wait_for(lambda: client.get("/api/job").json()["state"] != "running")
+        assert client.get("/api/model").json()["version"] == 3
+        assert client.get("/api/staged").json() == {"staged": []}
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        *((host, True) for host in ("127.0.0.1", "127.9.9.9", "localhost", "::1", "[::1]")),
+        *((host, False) for host in ("0.0.0.0", "::", "192.168.1.2", "example.org")),
+    ],
+)
+def test_loopback_addresses_are_told_from_others(host: str, loopback: bool) -> None:
+    assert running.is_loopback(host) is loopback
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What a server is started with, instead of starting one."""
+    import uvicorn
+
+    found: dict[str, Any] = {}
+    monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: found.update(app=self.config.app))
+    return found
+
+
+def test_beyond_loopback_a_token_is_made_up_and_printed(
+    folder: Path, started: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(folder, host="0.0.0.0", port=0)
+    said = capsys.readouterr().out
+    token = said.partition("?token=")[2].split()[0]
+    assert len(token) >= 20
+    guard = started["app"].user_middleware[0].kwargs["token"]
+    assert guard.matches(token)
+    run(folder, port=0)
+    assert "?token" not in capsys.readouterr().out
+    run(folder, port=0, token="with space & more")
+    assert "/?token=with%20space%20%26%20more " in capsys.readouterr().out
+
+
+def test_mistakes_are_told_in_sentences(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = taken.getsockname()[1]
+        with pytest.raises(UserError, match=f"cannot listen on 127.0.0.1 port {number}.*--port"):
+            run(folder, port=number)
+    with pytest.raises(UserError, match=r"cannot listen on nowhere\.invalid"):
+        run(folder, host="nowhere.invalid")
+    with pytest.raises(UserError, match="at least 8"):
+        run(folder, token="short")
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(UserError, match=r"pip install 'cscct\[serve\]'"):
+        run(folder)
+
+
+def test_a_damaged_model_is_told_before_anything_listens(folder: Path) -> None:
+    (folder / "model.json").write_text("{")
+    with pytest.raises(UserError, match="damaged"):
+        run(folder, port=0)
