@@ -101,12 +101,24 @@ class ModelFolder:
                 "or choose another folder."
             ) from error
 
-    def commit(self, model: IncrementalClassifier, message: str = "") -> int:
-        """Store a model as the newest version, which becomes the current one; its number."""
+    def current(self) -> int:
+        """The number of the current version; 0 if there is no model yet."""
+        return self._pointer().current if is_model_folder(self.path) else 0
+
+    def commit(self, model: IncrementalClassifier, message: str = "", based_on: int | None = None) -> int:
+        """Store a model as the newest version, which becomes the current one; its number.
+
+        based_on: what `current` was when the model was loaded. If it has changed since, nothing is stored: what another
+        process did would be lost.
+        """
         record, files = pack(model)
         with self.lock():
             before = self._pointer() if (self.path / MODEL).exists() else None
-            if before is None and self._foreign():
+            if based_on is not None and based_on != self.current():
+                raise RunFailed(
+                    f"The model in {self.path} was changed meanwhile by another process: do this once more."
+                )
+            if before is None and self.has_other_files():
                 raise UserError(f"{self.path} holds other files and no model: choose another folder for the model.")
             folder = own_folder(self.path / "files")
             for name, content in files.items():
@@ -231,9 +243,9 @@ class ModelFolder:
             if stray or path.name.endswith(".tmp"):
                 path.unlink()
 
-    def _foreign(self) -> bool:
+    def has_other_files(self) -> bool:
         """Whether the folder holds something else than what a killed first commit leaves."""
-        own = {"files", "versions", ".lock", ".lock-holder", temporary_name(self.path / MODEL).name}
+        own = {"files", "versions", "staging", ".lock", ".lock-holder", temporary_name(self.path / MODEL).name}
         return any(path.name not in own for path in self.path.iterdir())
 
 
