@@ -115,9 +115,7 @@ class ModelFolder:
         with self.lock():
             before = self._pointer() if (self.path / MODEL).exists() else None
             if based_on is not None and based_on != self.current():
-                raise RunFailed(
-                    f"The model in {self.path} was changed meanwhile by another process: do it again."
-                )
+                raise RunFailed(f"The model in {self.path} was changed meanwhile by another process: do it again.")
             if before is None and self.has_other_files():
                 raise UserError(f"{self.path} holds other files and no model: choose another folder for the model.")
             folder = own_folder(self.path / "files")
