@@ -45,8 +45,13 @@ for number, code in enumerate(json.load(sys.stdin), start=1):
 
 @pytest.mark.parametrize(
     ("page", "least"),
-    [(ADDING, 3), (ROOT / "README.md", 2), (ROOT / "docs" / "tutorial.md", 8)],
-    ids=["adding-a-method", "README", "tutorial"],
+    [
+        (ADDING, 3),
+        (ROOT / "README.md", 2),
+        (ROOT / "docs" / "tutorial.md", 8),
+        (ROOT / "docs" / "pretrained.md", 1),
+    ],
+    ids=["adding-a-method", "README", "tutorial", "pretrained"],
 )
 def test_python_blocks_run_from_top_to_bottom(page: Path, least: int, tmp_path: Path) -> None:
     found = blocks(page, "python")

@@ -86,7 +86,9 @@ class NetworkSpec(Spec):
     head: str = "cosine"
     rows_per_class: PositiveInt = 1
     relu_head: bool = False  # the head reads the feature with its last ReLU (the original iCaRL)
+    scale: PositiveFloat = 1.0  # where the learned scale of the cosine and proxies heads starts
     imprint: str = "mean"  # how rows of new classes start, from the second task on; none: at random
+    imprint_first: bool = False  # in the first task too, for a network whose features say something from the start
     freeze_old: bool = True  # rows of old classes keep their bits while new classes are learned
     after_task: str = "none"  # what is done to the head when a task, not the first, has been learned
 

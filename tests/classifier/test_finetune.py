@@ -86,6 +86,14 @@ def test_a_refused_trial_leaves_the_training_free_model(monkeypatch: pytest.Monk
     assert tried.report_.after == plain.report_.after
 
 
+def test_nothing_is_trained_where_nothing_can_be_gained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finetune, "_percent", lambda confusion: 100.0)
+    monkeypatch.setattr(finetune.Learner, "learn", lambda *_: pytest.fail("it is trained"))
+    tried = model(finetune="auto").learn(*images("red", "blue"))
+    assert tried.report_.finetune is None
+    assert "is mistaken without it" in tried.report_.notes[0]
+
+
 def test_images_held_back_are_never_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every fifth image of a class is black; what is drawn for training never is, in any step."""
     drawn = []

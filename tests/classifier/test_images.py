@@ -159,6 +159,21 @@ def test_a_folder_is_listed_with_what_is_wrong_in_it(tmp_path: Path) -> None:
     assert len(list_images(root / "red")) == 2
 
 
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    """A file may have one, for its name is not kept; a class may not."""
+    (tmp_path / "red").mkdir()
+    for i, image in enumerate(pictures((200, 60, 60), 3)):
+        Image.fromarray(image).save(os.fsencode(tmp_path) + b"/red/caf\xe9%d.png" % i)
+    (tmp_path / "red" / os.fsdecode(b"caf\xe9.txt")).write_text("mine")
+    model = colours_model().learn(tmp_path)
+    assert model.report_.images == {"red": 3}
+    assert model.report_.problems[0].path.endswith("caf\\xe9.txt")
+    model.save(tmp_path / "m")
+    os.rename(tmp_path / "red", os.fsencode(tmp_path) + b"/r\xe9d")
+    with pytest.raises(UserError, match="not valid text"):
+        model.learn(tmp_path)
+
+
 def test_folders_without_classes_are_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no class folders"):
         read_folder(tmp_path)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cscct import IncrementalClassifier, UserError, load
+from cscct import IncrementalClassifier, RunFailed, UserError, load
 from cscct.classifier.store import ModelFolder, is_model_folder
 from cscct.runs import files
 from small_models import Colours, blobs, colours_model, pictures
@@ -213,6 +213,19 @@ def test_one_writes_at_a_time(tmp_path: Path) -> None:
             ModelFolder(tmp_path / "m").commit(model)
 
 
+def test_what_another_process_did_is_not_lost(tmp_path: Path) -> None:
+    x, y = blobs(3, 4)
+    folder = ModelFolder(tmp_path / "m")
+    assert folder.current() == 0
+    folder.commit(IncrementalClassifier(None).learn(x[y == 0], y[y == 0]), based_on=0)
+    mine, before = folder.load(), folder.current()
+    folder.commit(folder.load().learn(x[y == 1], y[y == 1]), "theirs", based_on=1)
+    with pytest.raises(RunFailed, match="changed meanwhile"):
+        folder.commit(mine.learn(x[y == 2], y[y == 2]), based_on=before)
+    assert folder.load().class_names == ("0", "1")
+    assert folder.current() == 2
+
+
 def test_other_folders_are_not_taken_for_models(tmp_path: Path) -> None:
     model = IncrementalClassifier(None).learn(*blobs(2, 4))
     (tmp_path / "notes.txt").write_text("mine")
@@ -257,3 +270,26 @@ def test_labels_of_all_kinds_come_back(tmp_path: Path) -> None:
         again = IncrementalClassifier.load(tmp_path / str(number))
         assert again.classes_.tolist() == model.classes_.tolist()
         assert again.classes_.dtype == model.classes_.dtype
+
+
+def test_settings_that_are_numbers_of_numpy(tmp_path: Path) -> None:
+    model = IncrementalClassifier(None, memory_per_class=np.int64(3), memory_mb=np.float32(2)).learn(*blobs(2, 4))
+    model.save(tmp_path / "m")
+    assert IncrementalClassifier.load(tmp_path / "m").memory_per_class == 3
+    with pytest.raises(UserError, match="memory_mb must be a number"):
+        model.set_params(memory_mb=float("inf")).learn(*blobs(2, 4))
+
+
+def test_a_full_disk_is_told_and_leaves_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = IncrementalClassifier(None).learn(*blobs(2, 4))
+    folder = ModelFolder(tmp_path / "m")
+    folder.commit(model)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files, "open_own", full)
+    with pytest.raises(RunFailed, match=r"No space left.*is as it was"):
+        folder.commit(IncrementalClassifier(None).learn(*blobs(3, 4)))
+    monkeypatch.undo()
+    assert folder.load().class_names == ("0", "1")

@@ -34,6 +34,7 @@ def gen() -> torch.Generator:
 def test_stages(name: str, widths: list[int]) -> None:
     network = BACKBONES[name](3, 32, gen()).eval()
     assert name in PRETRAINED
+    assert "EfficientNet" in (BACKBONES[name].__doc__ or "")  # what `cscct list` prints
     assert network.features == 1280
     with torch.no_grad():
         maps = network(torch.randn(1, 3, 64, 64))

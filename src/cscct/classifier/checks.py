@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -30,5 +31,5 @@ def check_settings(model: IncrementalClassifier) -> None:
         raise UserError("finetune must be never where X are features: there is no network to train.")
     for name, (kinds, low) in _NUMBERS.items():
         value = getattr(model, name)
-        if not isinstance(value, kinds) or (value is not None and not value >= low):
+        if not isinstance(value, kinds) or (value is not None and not low <= value < inf):
             raise UserError(f"{name} must be a number from {low} on, not {value!r}.")

@@ -115,7 +115,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self._check_values()
         if self.backbone is not None and not hasattr(self, "_extractor"):
             module = backbone_module(copy.deepcopy(self.backbone))
-            self._set_backbone(module, transform_for(self.backbone, self.image_size))
+            self._set_backbone(module, transform_for(self.backbone, module, self.image_size))
         given = self._given(images, labels, progress or no_progress)
         step = learned(self, given, progress or no_progress)
         if step.backbone is not None:

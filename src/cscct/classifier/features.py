@@ -19,7 +19,7 @@ from ..errors import UserError
 from ..nets.custom import CustomBackbone
 from ..nets.efficientnet import VARIANTS
 from ..nets.inference import fold_norms
-from ..nets.names import parse_backbone
+from ..nets.names import architectures, parse_backbone
 from ..nets.registries import ANY_DEPTH, BACKBONES, DEPTHS
 from ..nets.resnet import pool
 from ..nets.staged import StagedBackbone
@@ -88,7 +88,7 @@ def backbone_module(backbone: str | nn.Module, *, weights: bool = True) -> nn.Mo
     if isinstance(backbone, nn.Module):
         return backbone if isinstance(backbone, StagedBackbone) else CustomBackbone(backbone)
     name = parse_backbone(backbone)
-    if name.architecture not in BACKBONES and not name.from_timm:
+    if name.architecture not in architectures(name):
         near = difflib.get_close_matches(backbone, BACKBONES, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
         raise UserError(f"There is no backbone called {backbone!r}{hint} The backbones are: {', '.join(BACKBONES)}.")
@@ -97,10 +97,12 @@ def backbone_module(backbone: str | nn.Module, *, weights: bool = True) -> nn.Mo
     return build_backbone(backbone, depth, 3, generator(0, "network"), pretrained=weights)
 
 
-def transform_for(backbone: str | nn.Module, image_size: int | None) -> TransformSpec:
-    """Size and normalisation of the images that a backbone reads. A module with `pretrained_cfg`, as those of timm,
-    tells them itself. backbone: its name, or a module."""
-    told: Any = getattr(backbone, "pretrained_cfg", None) or {}
+def transform_for(backbone: str | nn.Module, module: nn.Module, image_size: int | None) -> TransformSpec:
+    """Size and normalisation of the images that a network reads. One of timm tells them itself, by `pretrained_cfg`.
+
+    backbone: as it was given; module: what `backbone_module` made of it.
+    """
+    told: Any = next((one.pretrained_cfg for one in module.modules() if hasattr(one, "pretrained_cfg")), None) or {}
     architecture = parse_backbone(backbone).architecture if isinstance(backbone, str) else ""
     size = VARIANTS[architecture].size if architecture in VARIANTS else SMALL if architecture in BACKBONES else LARGE
     return TransformSpec(

@@ -85,17 +85,20 @@ class _Steps(Listener):
         self.progress("fine-tuning", self.done, self.total)
 
 
-def attempt(extractor: FeatureExtractor, request: Request, progress: Progress) -> Outcome:
-    """Fine-tunes a copy of the network; the figures say whether it is worth keeping."""
+def attempt(extractor: FeatureExtractor, request: Request, progress: Progress) -> Outcome | None:
+    """Fine-tunes a copy of the network; the figures say whether it is worth keeping. None if nothing can be gained: the
+    training-free predictor makes no mistake."""
     started = time.perf_counter()
     learner = _learner(extractor, request)
     before = _features(learner, request)
+    rest = {label: without_fold(request.statistics[label], HELD_BACK_FOLD)[0] for label in before}
+    plain = _judged(rest, before, request)
+    if _percent(plain) == 100 and not request.always:
+        return None
     _start_head(learner, before, request)
     task = learner.stream.tasks[-1]
     learner.learn(task, _Steps(progress, learner.planned_images(task)))
     after = _features(learner, request)
-    rest = {label: without_fold(request.statistics[label], HELD_BACK_FOLD)[0] for label in before}
-    plain = _judged(rest, before, request)
     own = {label: ClassStatistics.of(rows[~held_back(len(rows))]) for label, rows in after.items()}
     tuned = _judged(own, after, request)
     figures = {
@@ -126,7 +129,8 @@ def try_finetuning(
     name = model.backbone if isinstance(model.backbone, str) else None
     predictor, seed = PREDICTORS[model.predictor], model.random_state
     request = Request(statistics, old, new, predictor, name, model.method, model.device, seed, always)
-    return attempt(model._extractor, request, progress), []
+    outcome = attempt(model._extractor, request, progress)
+    return outcome, [] if outcome else ["Fine-tuning was not tried: no image held back from it is mistaken without it."]
 
 
 def what_stays(gone: Sequence[Label], tuned: Sequence[Label]) -> list[str]:

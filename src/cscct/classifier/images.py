@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from os import PathLike
@@ -30,8 +31,13 @@ class Problem:
     """Something about the images that a person should know."""
 
     kind: str  # unreadable, duplicate, few or skipped
-    path: str
+    path: str  # of a file or folder; for images in memory their number, for a class its label
     text: str
+
+
+def shown(path: Path) -> str:
+    """A path as text; bytes that are none are escaped."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ def read_folder(path: str | PathLike[str]) -> FolderListing:
     root = Path(path)
     folders = [folder for folder in _entries(root) if folder.is_dir()]
     problems = [
-        Problem("skipped", str(file), "not in a class folder")
+        Problem("skipped", shown(file), "not in a class folder")
         for file in _entries(root)
         if not file.is_dir() and file.suffix.lower() in SUFFIXES
     ]
@@ -61,7 +67,7 @@ def read_folder(path: str | PathLike[str]) -> FolderListing:
         paths += found
         labels += [folder.name] * len(found)
         if not found:
-            problems.append(Problem("few", str(folder), "no image: the class is left out"))
+            problems.append(Problem("few", shown(folder), "no image: the class is left out"))
     if not folders:
         raise UserError(f"{root} has no class folders: put the images of each class into a folder with its name.")
     if not paths:
@@ -96,11 +102,11 @@ def _images_in(folder: Path) -> tuple[list[Path], list[Problem]]:
             if entry.is_dir():
                 waiting.append(entry)
             elif not entry.is_file():
-                problems.append(Problem("skipped", str(entry), "not a regular file, or a link that leads nowhere"))
+                problems.append(Problem("skipped", shown(entry), "not a regular file, or a link that leads nowhere"))
             elif not looks_like_image(entry):
-                problems.append(Problem("skipped", str(entry), "not an image file"))
+                problems.append(Problem("skipped", shown(entry), "not an image file"))
             elif (fault := fault_at_a_glance(entry)) is not None:
-                problems.append(Problem("unreadable", str(entry), fault))
+                problems.append(Problem("unreadable", shown(entry), fault))
             else:
                 images.append(entry)
     return sorted(images), problems

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..data.registry import Progress
 from ..errors import UserError
 from .features import FeatureExtractor
-from .images import FEW, Item, Problem, as_items, read_folder
+from .images import FEW, Item, Problem, as_items, read_folder, shown
 from .labels import Label, as_labels
 
 
@@ -43,7 +43,9 @@ def read_given(
         items = as_items(images)
     names = as_labels(labels, len(items))
     found = extractor.extract(items, progress)
-    problems += [Problem("unreadable", _place(items, i), str(error)) for i, error in found.errors.items()]
+    for index, error in found.errors.items():
+        reason = str(error).partition(" cannot be read: ")[2].rstrip(".") or str(error)
+        problems.append(Problem("unreadable", _place(items, index), reason))
     problems += _duplicates(found.digests, found.readable, items, names)
     kept = [names[i] for i in found.readable]
     if not kept:
@@ -56,7 +58,7 @@ def read_given(
 
 def _place(items: Sequence[Item], index: int) -> str:
     item = items[index]
-    return str(item) if isinstance(item, Path) else f"image {index + 1}"
+    return shown(item) if isinstance(item, Path) else f"image {index + 1}"
 
 
 def _duplicates(

@@ -19,6 +19,8 @@ def as_label(label: Any) -> Label:
         value = int(value)
     if not isinstance(value, str | int) or value == "":
         raise UserError(f"A label is a text or a whole number, not {label!r}.")
+    if isinstance(value, str) and value != value.encode(errors="replace").decode():
+        raise UserError(f"The label {value!r} is not valid text (UTF-8), so it cannot be stored: rename it.")
     return value
 
 

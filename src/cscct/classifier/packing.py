@@ -14,6 +14,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from ..errors import UserError
+from ..nets.names import parse_backbone
 from ..predictors import PREDICTORS, ClassStatistics, LinearPredictor
 from ..specs import Spec, TransformSpec
 from .features import backbone_module
@@ -88,7 +89,7 @@ def pack(model: IncrementalClassifier) -> tuple[Packed, dict[str, bytes]]:
     extractor = getattr(model, "_extractor", None)
     packed = Packed(
         params=params,
-        backbone=CUSTOM if isinstance(name, nn.Module) else name,
+        backbone=_architecture(name),
         weights=None if extractor is None else files.tensors(extractor.backbone.state_dict()),
         transform=None if extractor is None else extractor.transform,
         features=model.n_features_in_ if extractor is None else extractor.width,
@@ -101,6 +102,13 @@ def pack(model: IncrementalClassifier) -> tuple[Packed, dict[str, bytes]]:
         report=model.report_.as_dict(),
     )
     return packed, files.contents
+
+
+def _architecture(backbone: str | nn.Module | None) -> str | None:
+    """Without the file that weights came from: they are in the model."""
+    if isinstance(backbone, nn.Module):
+        return CUSTOM
+    return None if backbone is None else parse_backbone(backbone).architecture
 
 
 def unpack(

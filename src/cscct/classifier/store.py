@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from ..errors import UserError
-from ..runs.files import explain_os_errors, locked, own_folder, temporary_name, write_bytes, write_text
+from ..config.schema import as_json
+from ..errors import RunFailed, UserError
+from ..runs.files import UNUSABLE, locked, own_folder, temporary_name, write_bytes, write_text
 from ..runs.folder import CONFIG
 from ..specs import Spec
 from .labels import Label
@@ -89,17 +90,33 @@ class ModelFolder:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Held by the one process that writes. Reading needs no lock."""
-        with explain_os_errors(self.path):
+        try:
             self.path.mkdir(parents=True, exist_ok=True)
             with locked(self.path, "model"):
                 yield
+        except OSError as error:
+            kind = UserError if error.errno in UNUSABLE else RunFailed
+            raise kind(
+                f"{self.path} cannot be written to ({error.strerror or error}); a model in it is as it was. Make room "
+                "or choose another folder."
+            ) from error
 
-    def commit(self, model: IncrementalClassifier, message: str = "") -> int:
-        """Store a model as the newest version, which becomes the current one; its number."""
+    def current(self) -> int:
+        """The number of the current version; 0 if there is no model yet."""
+        return self._pointer().current if is_model_folder(self.path) else 0
+
+    def commit(self, model: IncrementalClassifier, message: str = "", based_on: int | None = None) -> int:
+        """Store a model as the newest version, which becomes the current one; its number.
+
+        based_on: what `current` was when the model was loaded. If it has changed since, nothing is stored: what another
+        process did would be lost.
+        """
         record, files = pack(model)
         with self.lock():
             before = self._pointer() if (self.path / MODEL).exists() else None
-            if before is None and self._foreign():
+            if based_on is not None and based_on != self.current():
+                raise RunFailed(f"The model in {self.path} was changed meanwhile by another process: do it again.")
+            if before is None and self.has_other_files():
                 raise UserError(f"{self.path} holds other files and no model: choose another folder for the model.")
             folder = own_folder(self.path / "files")
             for name, content in files.items():
@@ -108,7 +125,8 @@ class ModelFolder:
             number = before.newest + 1 if before else 1
             now = datetime.now(UTC).isoformat(timespec="seconds")
             version = Record(number, before.current if before else None, now, message, record)
-            write_text(own_folder(self.path / "versions") / f"{number:04}.json", json.dumps(asdict(version)))
+            write_text(own_folder(self.path / "versions") / f"{number:04}.json", as_json(asdict(version)))
+            self._record(number)  # what cannot be read again never becomes the current version
             self._point(number, number)
             self._sweep()
         return number
@@ -223,7 +241,7 @@ class ModelFolder:
             if stray or path.name.endswith(".tmp"):
                 path.unlink()
 
-    def _foreign(self) -> bool:
+    def has_other_files(self) -> bool:
         """Whether the folder holds something else than what a killed first commit leaves."""
         own = {"files", "versions", "staging", ".lock", ".lock-holder", temporary_name(self.path / MODEL).name}
         return any(path.name not in own for path in self.path.iterdir())

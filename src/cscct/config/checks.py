@@ -15,7 +15,7 @@ from ..errors import UserError
 from ..losses import GROWTHS
 from ..memory import HERDINGS, PAYLOADS
 from ..methods import AFTER_TASK, suggest
-from ..nets import ANY_DEPTH, BACKBONES, DEPTHS, HEADS, IMPRINTS, parse_backbone
+from ..nets import ANY_DEPTH, DEPTHS, HEADS, IMPRINTS, architectures, parse_backbone
 from ..optim import OPTIMIZERS
 from ..structs import Task
 from ..yamltext import Raw
@@ -54,16 +54,12 @@ def _further_problems(raw: Raw, error: ValidationError) -> list[str]:
         return []
 
 
-def _backbones(wanted: str) -> Iterable[str]:
-    """Those that there may be: timm knows its own names."""
-    return (*BACKBONES, wanted) if parse_backbone(wanted).from_timm else BACKBONES
-
-
 def _unknown_names(settings: Settings) -> list[str]:
     """Names of parts that nobody has registered."""
     network, memory = settings.network, settings.memory
+    backbone = parse_backbone(network.backbone)
     asked: list[tuple[str, str, str, Iterable[str]]] = [
-        ("network.backbone", "backbone", parse_backbone(network.backbone).architecture, _backbones(network.backbone)),
+        ("network.backbone", "backbone", backbone.architecture, architectures(backbone)),
         ("network.head", "head", network.head, HEADS),
         ("network.imprint", "way to imprint", network.imprint, ("none", *IMPRINTS)),
         ("network.after_task", "function after a task", network.after_task, ("none", *AFTER_TASK)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import nn
 
 from ..config import Settings
 from ..data import Dataset, Stream, make_stream, split_tasks
@@ -58,7 +59,7 @@ def build_stream(settings: Settings, dataset: Dataset, warn: Warn) -> Stream:
 def network_for(spec: NetworkSpec, channels: int, seed: int, *, pretrained: bool = True) -> Network:
     """A network as training finds it, its head still without classes. pretrained: false for a network whose weights are
     going to be replaced."""
-    return build_network(
+    network = build_network(
         spec.backbone,
         spec.depth,
         channels,
@@ -69,6 +70,9 @@ def network_for(spec: NetworkSpec, channels: int, seed: int, *, pretrained: bool
         frozen_norms=spec.batch_norm == "frozen",
         pretrained=pretrained and spec.pretrained,
     )
+    if network.head.has_scale:
+        nn.init.constant_(network.head.scale, spec.scale)
+    return network
 
 
 def build_learner(

@@ -93,8 +93,9 @@ class Learner:
         """
         if resume is None:
             self.teacher = None if task.is_first else self.network.frozen_copy()
-            features = () if task.is_first else self._class_features(task)
-            self.similarity = self._similarity(features)
+            guessed = not task.is_first or self.config.network.imprint_first  # rows of new classes, from features
+            features = self._class_features(task) if guessed else ()
+            self.similarity = torch.empty(0) if task.is_first else self._similarity(features)
             self.network.head.grow(self._first_rows(task, features))
         if ready is not None:
             self.network.load(ready)
@@ -169,16 +170,16 @@ class Learner:
 
     def _similarity(self, features: tuple[Tensor, ...]) -> Tensor:
         """What controlled transfer keeps, class by class: between the mean directions of new and old classes."""
-        if not features:
-            return torch.empty(0)
         return torch.stack([class_mean(one) for one in features]) @ self.means.T
 
     def _first_rows(self, task: Task, features: tuple[Tensor, ...]) -> Tensor:
         head, spec = self.network.head, self.config.network
-        if task.is_first or spec.imprint == "none":
-            return head.fresh_rows(task.n_new, generator(self.config.seed, task.index, "head"))
+        fresh = head.fresh_rows(task.n_new, generator(self.config.seed, task.index, "head"))
+        if not features or spec.imprint == "none":
+            return fresh
         seed = derive(self.config.seed, task.index, spec.imprint) % 2**32
-        return IMPRINTS[spec.imprint](features, head.weight.detach().cpu(), head.rows_per_class, seed)
+        rows = fresh if task.is_first else head.weight.detach().cpu()  # those that the new ones are to be as long as
+        return IMPRINTS[spec.imprint](features, rows, head.rows_per_class, seed)
 
     def _images(self, label: int, task: Task) -> tuple[int, ...]:
         """The images of a new class that are trained on: all but the last ones, if some are held back."""

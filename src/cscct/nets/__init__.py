@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..lazy import lazy_exports
-from .names import BackboneName, parse_backbone, with_digest
+from .names import BackboneName, architectures, parse_backbone, with_digest
 from .registries import (
     ANY_DEPTH,
     BACKBONES,
@@ -52,6 +52,7 @@ __all__ = [
     "StagedBackbone",
     "Top",
     "Trunk",
+    "architectures",
     "build_backbone",
     "build_network",
     "for_inference",

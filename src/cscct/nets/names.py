@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,6 +49,11 @@ def parse_backbone(name: str) -> BackboneName:
     found = _HASH.search(rest)
     path = rest[: found.start()] if found else rest
     return BackboneName(architecture, Path(path) if path else None, found[1] if found else None)
+
+
+def architectures(wanted: BackboneName) -> Iterable[str]:
+    """Those that a name may have: what is registered, and any network of timm, which knows its own."""
+    return (*BACKBONES, wanted.architecture) if wanted.from_timm else BACKBONES
 
 
 def with_digest(name: str) -> str:

@@ -67,9 +67,10 @@ def first_task_fingerprint(settings: Settings, data: str) -> str:
         "compiled": settings.numerics.compile == "all",
     }
     fresh = NetworkSpec()  # settings that came later are left out where they have their defaults: old keys stay valid
-    later = {key: getattr(network, key) for key in ("pretrained", "train_from", "views", "batch_norm")}
+    keys = ("pretrained", "train_from", "views", "batch_norm", "scale", "imprint_first")
+    later = {key: getattr(network, key) for key in keys}
     if changed := {key: value for key, value in later.items() if value != getattr(fresh, key)}:
-        parts["network_more"] = changed
+        parts["network_more"] = changed | ({"imprint": network.imprint} if network.imprint_first else {})
     if settings.memory.held_back:  # these images are not trained on, from the first task on
         parts["held_back"] = settings.memory.held_back_of(settings.protocol.base or 0)
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]

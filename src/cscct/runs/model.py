@@ -26,7 +26,7 @@ from ..learn.device import choose_device
 from ..learn.precision import precision_of
 from ..learn.predict import HEADLINES, Evaluator
 from ..memory import nearest_mean
-from ..nets import BACKBONES, HEADS, Network, for_inference, parse_backbone
+from ..nets import HEADS, Network, architectures, for_inference, parse_backbone
 from ..specs import NetworkSpec, TransformSpec
 from ..yamltext import Raw
 from .folder import MODEL, RunFolder
@@ -110,12 +110,9 @@ def load_model(
     channels = int(metadata.get("channels") or _channels(tensors))
     spec = _section(config, "network", NetworkSpec, folder)
     spec = replace(spec, backbone=backbone or spec.backbone)
-    architecture = parse_backbone(spec.backbone)
-    known_backbones = (architecture.architecture,) if architecture.from_timm else BACKBONES
-    for kind, name, known in (
-        ("backbone", architecture.architecture, known_backbones),
-        ("head", spec.head, HEADS),
-    ):
+    wanted = parse_backbone(spec.backbone)
+    parts = (("backbone", wanted.architecture, architectures(wanted)), ("head", spec.head, HEADS))
+    for kind, name, known in parts:
         if name not in known:
             raise UserError(
                 f"The run in {folder.path} has the {kind} {name!r}, which is not known here: load the plugin that "
