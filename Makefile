@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 LOWEST ?= .venv-lowest
 LOWEST_PYTHON ?= python3.11
 
-.PHONY: demo test test-portable test-lowest lint docs bench soak attack clean
+.PHONY: demo test test-portable test-lowest lint docs pictures bench soak attack clean
 
 demo: $(VENV)/.installed
 	$(BIN)/cscct compare lucir lucir+cscct --dataset digits
@@ -38,6 +38,10 @@ lint: $(VENV)/.installed-dev
 # The site, with the reference from the docstrings, in build/docs. A warning is an error.
 docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# The pictures of the page in docs/images. Needs chromium.
+pictures: $(VENV)/.installed-dev
+	$(BIN)/python docs/serving_pictures.py
 
 # Twenty kills a base, and of a classifier that learns, instead of three.
 soak: $(VENV)/.installed-dev

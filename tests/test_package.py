@@ -49,6 +49,9 @@ def test_installed_command_runs_from_an_empty_folder(installed: Path, tmp_path: 
     assert json.loads(call("run", "podnet+cscct", "digits", *words))["status"] == "finished"
     inside = {str(path.relative_to(installed)) for path in (installed / "cscct").rglob("*")}
     assert {"cscct/py.typed", "cscct/data/datasets/imagenet_subset_wnids.txt"} <= inside
+    assert {
+        f"cscct/classifier/serve/page/{name}" for name in ("index.html", "style.css", "main.js", "icon.svg")
+    } <= inside
     assert len([name for name in inside if name.startswith("cscct/presets/") and name.endswith(".yaml")]) == 5
 
 

@@ -177,6 +177,13 @@ def test_the_report_tells_what_changed() -> None:
     assert all(true != predicted for true, predicted, _ in report.confusions)
 
 
+def test_classes_with_more_images_than_dimensions_are_tested_on_their_exemplars() -> None:
+    many = IncrementalClassifier(Colours(), image_size=16, memory_per_class=10, predictor="ncm")
+    many.learn(pictures((200, 60, 60), 60), "red").learn(pictures((60, 60, 200), 8, 1), "blue")
+    assert many.statistics_["red"].samples is None
+    assert (many.report_.before, many.report_.after) == ({"red": [10, 10]}, {"red": [10, 10], "blue": [8, 8]})
+
+
 def test_features_that_are_given_as_tensors_on_one_image() -> None:
     model = colours_model()
     assert model.features(pictures((1, 2, 3), 2)).shape == (2, 48)

@@ -213,6 +213,19 @@ def test_one_writes_at_a_time(tmp_path: Path) -> None:
             ModelFolder(tmp_path / "m").commit(model)
 
 
+def test_what_another_process_did_is_not_lost(tmp_path: Path) -> None:
+    x, y = blobs(3, 4)
+    folder = ModelFolder(tmp_path / "m")
+    assert folder.current() == 0
+    folder.commit(IncrementalClassifier(None).learn(x[y == 0], y[y == 0]), based_on=0)
+    mine, before = folder.load(), folder.current()
+    folder.commit(folder.load().learn(x[y == 1], y[y == 1]), "theirs", based_on=1)
+    with pytest.raises(RunFailed, match="changed meanwhile"):
+        folder.commit(mine.learn(x[y == 2], y[y == 2]), based_on=before)
+    assert folder.load().class_names == ("0", "1")
+    assert folder.current() == 2
+
+
 def test_other_folders_are_not_taken_for_models(tmp_path: Path) -> None:
     model = IncrementalClassifier(None).learn(*blobs(2, 4))
     (tmp_path / "notes.txt").write_text("mine")

@@ -47,7 +47,8 @@ def forget_classes(path: Path, names: Sequence[str], *, everywhere: bool = False
     """Remove classes from the model in a folder. everywhere: remove all older versions with them, also those of classes
     that were removed before."""
     folder = existing(path)
-    model = folder.load()
+    before = folder.current()
+    model = folder.load(before)
     wanted = list(dict.fromkeys(names))
     present = {str(label): label for label in model.classes_.tolist()}
     past = {str(label) for version in folder.versions() for label in version.classes} if everywhere else set()
@@ -61,7 +62,7 @@ def forget_classes(path: Path, names: Sequence[str], *, everywhere: bool = False
             warnings.simplefilter("ignore", UserWarning)  # the same sentences as the notes
             model.forget(gone)
         notes = tuple(model.report_.notes)
-        folder.commit(model, f"{count_classes(len(gone))} forgotten")
+        folder.commit(model, f"{count_classes(len(gone))} forgotten", based_on=before)
     if everywhere:
         folder.discard_history()
     versions = folder.versions()
@@ -73,10 +74,11 @@ def forget_classes(path: Path, names: Sequence[str], *, everywhere: bool = False
 def rename_class(path: Path, old: str, new: str) -> int:
     """Give a class another name; the number of the version that has it."""
     folder = existing(path)
-    model = folder.load()
+    before = folder.current()
+    model = folder.load(before)
     labels = {str(label): label for label in model.classes_.tolist()}
     model.rename({labels.get(old, old): _like(labels.get(old, old), new)})
-    return folder.commit(model, f"{old} renamed to {new}")
+    return folder.commit(model, f"{old} renamed to {new}", based_on=before)
 
 
 def _like(label: Label, name: str) -> Label:

@@ -137,9 +137,8 @@ def parts_of(model: IncrementalClassifier | TrainedModel) -> ExportParts:
         if size is None:
             raise UserError("This run does not tell the size of its images, which a file needs.")
         shape, network = (model.reader.channels, *size), model.inference_network()
-        scores = (
-            PredictorScores(network.backbone, model.predictor) if model.predictor else NetworkScores(network, means)
-        )
+        linear = model.linear
+        scores = NetworkScores(network, means) if linear is None else PredictorScores(network.backbone, linear)
         return ExportParts(scores, shape, transform, model.class_names)
     if isinstance(model, RunClassifier):
         raise UserError("The model of a run is exported as cscct.load gives it, not as a classifier that can learn.")

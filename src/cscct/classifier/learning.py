@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from torch import nn
+from torch import Tensor, nn
 
 from ..data.registry import Progress
 from ..predictors import PREDICTORS, ClassStatistics, LinearPredictor
@@ -57,12 +57,13 @@ def learned(model: IncrementalClassifier, given: Given, progress: Progress) -> L
     new = {label: items[label] for label in arriving if label not in known}
     outcome, notes = _finetuned(model, statistics, exemplars, new, progress)
     progress("measuring", 0, 2)
-    before = _measured(model, known, tuned)
+    shown = _exemplar_features(model, statistics, exemplars, tuned)
+    before = _measured(model, known, tuned, shown)
     progress("measuring", 1, 2)
     if outcome is not None and outcome.kept:
         statistics, tuned, after = outcome.statistics, list(outcome.statistics), outcome.confusion
     else:
-        after = _measured(model, statistics, tuned)
+        after = _measured(model, statistics, tuned, shown)
     progress("measuring", 2, 2)
     report = LearnReport(
         new=[str(label) for label in new],
@@ -111,7 +112,18 @@ def _finetuned(
     return try_finetuning(model, statistics, old, new, progress)
 
 
-def _measured(model: IncrementalClassifier, statistics: Statistics, tuned: list[Label]) -> Confusion:
+def _exemplar_features(
+    model: IncrementalClassifier, statistics: Statistics, exemplars: dict[Label, list[bytes]], tuned: list[Label]
+) -> dict[Label, Tensor]:
+    """Features of the exemplars of classes of which only sums are kept; in a fine-tuned model of those held back."""
+    first, every = (HELD_BACK_FOLD, FOLDS) if tuned else (0, 1)
+    chosen = {label: exemplars.get(label, [])[first::every] for label, one in statistics.items() if one.samples is None}
+    return {label: model._extractor.extract(images).features for label, images in chosen.items() if images}
+
+
+def _measured(
+    model: IncrementalClassifier, statistics: Statistics, tuned: list[Label], exemplars: dict[Label, Tensor]
+) -> Confusion:
     """Where the network was fine-tuned, only images that it was not trained on tell anything."""
     folds = (HELD_BACK_FOLD,) if tuned else range(FOLDS)
-    return cross_validate(statistics, PREDICTORS[model.predictor], folds) if statistics else {}
+    return cross_validate(statistics, PREDICTORS[model.predictor], folds, exemplars) if statistics else {}

@@ -101,11 +101,21 @@ class ModelFolder:
                 "or choose another folder."
             ) from error
 
-    def commit(self, model: IncrementalClassifier, message: str = "") -> int:
-        """Store a model as the newest version, which becomes the current one; its number."""
+    def current(self) -> int:
+        """The number of the current version; 0 if there is no model yet."""
+        return self._pointer().current if is_model_folder(self.path) else 0
+
+    def commit(self, model: IncrementalClassifier, message: str = "", based_on: int | None = None) -> int:
+        """Store a model as the newest version, which becomes the current one; its number.
+
+        based_on: what `current` was when the model was loaded. If it has changed since, nothing is stored: what another
+        process did would be lost.
+        """
         record, files = pack(model)
         with self.lock():
             before = self._pointer() if (self.path / MODEL).exists() else None
+            if based_on is not None and based_on != self.current():
+                raise RunFailed(f"The model in {self.path} was changed meanwhile by another process: do it again.")
             if before is None and self.has_other_files():
                 raise UserError(f"{self.path} holds other files and no model: choose another folder for the model.")
             folder = own_folder(self.path / "files")

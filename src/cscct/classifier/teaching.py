@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.registry import Progress, no_progress
-from ..errors import RunFailed, UserError
+from ..errors import UserError
 from ..nets.efficientnet import VARIANTS, weights_file
 from .estimator import IncrementalClassifier
 from .images import Problem, read_folder
@@ -105,12 +105,10 @@ def teach(
 ) -> Taught:
     """Teach the model in a folder the classes in a folder of images, and store it as a new version."""
     folder = ModelFolder(path)
-    before = current_version(folder).number if exists(path) else None
-    model = _new(options) if before is None else _with_options(folder.load(device=options.device or "auto"), options)
+    before = folder.current() if exists(path) else 0
+    model = _new(options) if not before else _with_options(folder.load(device=options.device or "auto"), options)
     model.learn(images, progress=progress)
-    if before != (current_version(folder).number if exists(path) else None):
-        raise RunFailed(f"The model in {path} was changed meanwhile by another process: give the same command again.")
-    number = folder.commit(model, message)
+    number = folder.commit(model, message, based_on=before)
     total = sum(one.count for one in model.statistics_.values())
     return Taught(path, number, len(model.classes_), total, bool(model.tuned_), model.report_)
 

@@ -44,7 +44,7 @@ class TrainedModel:
         class_names: In the order in which they were learned, which is that of the columns of `predict_proba`.
         prediction: `classifier`, `nme` (nearest mean of exemplars), `lda` or `ridge`.
         class_means: (classes, dimensions), of unit length.
-        predictor: What `lda` or `ridge` predicts with, else None.
+        linear: What `lda` or `ridge` predicts with, else None.
         reader: Brings images into the form that the network reads.
     """
 
@@ -55,10 +55,10 @@ class TrainedModel:
         class_names: Sequence[str],
         images: ImageReader,
         prediction: str,
-        predictor: LinearPredictor | None = None,
+        linear: LinearPredictor | None = None,
     ):
         self.class_names, self.prediction = tuple(class_names), prediction
-        self.class_means, self.predictor, self.reader = means, predictor, images
+        self.class_means, self.linear, self.reader = means, linear, images
         self._evaluator = evaluator
 
     def __repr__(self) -> str:
@@ -67,8 +67,8 @@ class TrainedModel:
     def predict(self, images: Any) -> NDArray[np.str_]:
         """The class name of each image."""
         features, scores = self._read(images)
-        if self.predictor is not None:
-            labels = self.predictor.scores(features).argmax(dim=1)
+        if self.linear is not None:
+            labels = self.linear.scores(features).argmax(dim=1)
         else:
             labels = nearest_mean(features, self.class_means) if self.prediction == "nme" else scores.argmax(dim=1)
         return np.array(self.class_names)[labels.numpy()]
@@ -77,8 +77,8 @@ class TrainedModel:
         """(n, classes): softmax of the classifier's logits, or of the cosines to the class means times the head's
         scale; neither is calibrated. Those of `lda` and `ridge` are, on exemplars left out one by one."""
         features, scores = self._read(images)
-        if self.predictor is not None:
-            found: NDArray[np.float32] = self.predictor.probabilities(features).numpy()
+        if self.linear is not None:
+            found: NDArray[np.float32] = self.linear.probabilities(features).numpy()
             return found
         scale = self._evaluator.network.head.scale.detach().float().cpu()
         if self.prediction == "nme":

@@ -103,3 +103,18 @@ def test_a_damaged_model_is_told_before_anything_listens(folder: Path) -> None:
     (folder / "model.json").write_text("{")
     with pytest.raises(UserError, match="damaged"):
         run(folder, port=0)
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path: Path, started: dict[str, Any]) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "result.json").write_text("{}")
+    for name in ("run", "run/result.json", "run/result.json/deeper"):
+        with pytest.raises(UserError, match=r"is not the folder of a model|cannot be written to"):
+            run(tmp_path / name, port=0)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["result.json"]
+
+
+def test_a_new_folder_is_told(tmp_path: Path, started: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        run(tmp_path / "new", port=0)
+        assert "There is no model in this folder yet" in capsys.readouterr().out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
@@ -66,7 +66,7 @@ def _add_page(app: FastAPI) -> None:
             app.get(address, include_in_schema=False)(_sender(file))
 
 
-def _sender(file: Path):  # type: ignore[no-untyped-def]
+def _sender(file: Path) -> Callable[[], Response]:
     def send() -> Response:
         return FileResponse(file, media_type=TYPES[file.suffix])
 

@@ -23,7 +23,7 @@ from ...errors import RunFailed, UserError
 from ..estimator import IncrementalClassifier
 from ..images import Problem
 from ..labels import Label
-from ..store import ModelFolder, is_model_folder
+from ..store import ModelFolder
 from .staging import Batch, read_batch
 
 STAGING = "staging"
@@ -32,22 +32,14 @@ STAGING = "staging"
 def learn_batch(path: Path, batch: Batch, progress: Callable[[str, int, int], None]) -> int:
     """Learns what was staged and commits it. The number of the new version."""
     folder = ModelFolder(path)
-    before = _current(folder)
+    before = folder.current()
     model = folder.load(before) if before else IncrementalClassifier()
     known = getattr(model, "statistics_", {})
     images = [path / STAGING / f"{one.id}.image" for one in batch.photographs]
     model.learn(images, [own_label(one.label, known) for one in batch.photographs], progress=progress)
     problems = [_renamed(one, path / STAGING, batch) for one in model.report_.problems]
     model.report_ = replace(model.report_, problems=problems)
-    if _current(folder) != before:
-        raise UserError("Another program changed the model meanwhile, so this step was not kept: learn once more.")
-    return folder.commit(model, message_of(batch))
-
-
-def _current(folder: ModelFolder) -> int:
-    """The number of the current version; 0 while nothing is learned."""
-    versions = folder.versions() if is_model_folder(folder.path) else []
-    return next((one.number for one in versions if one.current), 0)
+    return folder.commit(model, message_of(batch), based_on=before)
 
 
 def own_label(text: str, known: Collection[Label]) -> Label:

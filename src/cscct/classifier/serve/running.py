@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ...errors import UserError
+from ..store import is_model_folder
 
 SHORTEST_TOKEN = 8
 
@@ -47,6 +48,8 @@ def run(
     with app.state.service.opened(), bound(host, port) as listener:
         address = page_address(host, listener.getsockname()[1], token)
         print(f"Serving {Path(model_dir)} at {address} (Ctrl+C ends it)", flush=True)
+        if not is_model_folder(model_dir):
+            print("There is no model in this folder yet: the first class that is taught on the page makes one.")
         if open_browser:
             threading.Timer(1.0, webbrowser.open, [address]).start()
         uvicorn.Server(config).run(sockets=[listener])

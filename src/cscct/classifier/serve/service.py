@@ -12,7 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from ...errors import RunFailed, UserError
-from ..store import Version
+from ...runs.files import HOLDER, LOCK, own_folder
+from ..store import Version, is_model_folder
 from .current import CurrentModel
 from .job import STAGING
 from .learning import LearningJob
@@ -21,6 +22,7 @@ from .staging import Staging
 from .uploads import Form, received
 
 Result = TypeVar("Result")
+LEFT = frozenset([STAGING, "files", "versions", LOCK, HOLDER])  # by a first learning step that was killed
 
 
 class Service:
@@ -37,6 +39,7 @@ class Service:
     @contextmanager
     def opened(self) -> Iterator[None]:
         """While the server runs."""
+        _check_folder(self.path)
         with self.staging.opened():
             self.model.refresh()
             self.staging.recover(one.message for one in self.model.versions())
@@ -77,3 +80,17 @@ class Service:
         except (UserError, RunFailed) as error:
             raise HTTPException(409, str(error)) from error
         self.model.refresh()
+
+
+def _check_folder(path: Path) -> None:
+    """A folder with a model, or one in which a model can begin."""
+    begun = is_model_folder(path) or not path.exists()
+    if not begun and (not path.is_dir() or any(one.name not in LEFT for one in path.iterdir())):
+        raise UserError(f"{path} is not the folder of a model: name one that `cscct learn` made, or a new one.")
+    try:
+        own_folder(path / STAGING)
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be written to ({error.strerror}), and what waits to be learned is kept there: "
+            "change its permissions, or serve a copy."
+        ) from error

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import anyio
+from python_multipart.exceptions import FormParserError
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -64,8 +65,9 @@ async def _parsed(request: Request, limits: Limits) -> FormData:
     try:
         with anyio.fail_after(limits.upload_seconds):
             return await parser.parse()
-    except MultiPartException as error:
-        raise HTTPException(400, f"The request cannot be read: {error.message}") from error
+    except (MultiPartException, FormParserError) as error:  # the second only from older versions of starlette
+        text = error.message if isinstance(error, MultiPartException) else "Invalid multipart data."
+        raise HTTPException(400, f"The request cannot be read: {text}") from error
     except TimeoutError as error:
         raise HTTPException(408, "The request took too long to arrive: send fewer files at a time.") from error
 
