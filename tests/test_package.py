@@ -52,7 +52,7 @@ def test_installed_command_runs_from_an_empty_folder(installed: Path, tmp_path: 
     assert {
         f"cscct/classifier/serve/page/{name}" for name in ("index.html", "style.css", "main.js", "icon.svg")
     } <= inside
-    assert len([name for name in inside if name.startswith("cscct/presets/") and name.endswith(".yaml")]) == 5
+    assert len([name for name in inside if name.startswith("cscct/presets/") and name.endswith(".yaml")]) == 6
 
 
 def distributions(requirements: list[str]) -> set[str]:
@@ -75,8 +75,8 @@ def test_what_is_imported_is_declared_and_what_is_declared_imported() -> None:
     assert len(files) > 40
     modules = set().union(*map(imported, files)) - sys.stdlib_module_names - {"cscct"}
     used = {canonicalize_name(DISTRIBUTIONS.get(name, name)) for name in modules}
-    # Imported where they are used; tensorboard, onnx and onnxscript are imported by torch.
-    optional = distributions(EXTRAS["ray"]) | {"onnxruntime"}
+    # Imported where they are used; tensorboard, onnx and onnxscript are imported by torch, and timm is the user's own.
+    optional = distributions(EXTRAS["ray"]) | distributions(EXTRAS["serve"]) | {"onnxruntime", "timm"}
     assert used == distributions(PYPROJECT["project"]["dependencies"]) | optional
 
 

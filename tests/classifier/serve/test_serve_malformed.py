@@ -1,4 +1,4 @@
-"""A thousand malformed requests to a real server, and what a generator of requests makes of its OpenAPI page."""
+"""A thousand malformed requests to a real server."""
 
 from __future__ import annotations
 
@@ -13,15 +13,6 @@ from typing import Any
 
 import httpx
 import pytest
-import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-    unsupported_method,
-)
 
 from cscct.classifier.serve import Limits
 from serving import RED, encoded, files, folder_fixture, original_fixture, serving  # noqa: F401
@@ -165,35 +156,3 @@ def test_a_hundred_at_once_are_answered_or_told_to_wait(folder: Path) -> None:
         assert sum(answer.status_code == 200 for answer in answers) >= 4
         assert all("retry-after" in answer.headers for answer in answers if answer.status_code == 503)
         assert ask(0).status_code == 200
-
-
-CHECKS = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_schema_conformance,
-    unsupported_method,
-]
-
-
-FEW = settings(
-    max_examples=8,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    phases=[Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
-
-
-def test_generated_requests_get_what_the_openapi_page_declares(folder: Path) -> None:
-    with serving(folder, Limits(upload_seconds=5)) as address:
-        schema = schemathesis.openapi.from_url(f"{address}/api/openapi.json")
-        operations = [found.ok() for found in schema.get_all_operations()]
-        assert len(operations) == 15
-        for operation in operations:
-            FEW(given(operation.as_strategy())(check))()
-
-
-def check(case: Any) -> None:
-    case.call_and_validate(checks=CHECKS)

@@ -1,0 +1,52 @@
+"""Requests generated from the OpenAPI page get the answers that it declares."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from cscct.classifier.serve import Limits
+from serving import folder_fixture, original_fixture, serving  # noqa: F401
+
+schemathesis = pytest.importorskip("schemathesis", reason="the extra fuzz is not installed")
+from schemathesis.checks import not_a_server_error  # noqa: E402
+from schemathesis.specs.openapi.checks import (  # noqa: E402
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    unsupported_method,
+]
+
+
+FEW = settings(
+    max_examples=8,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def test_generated_requests_get_what_the_openapi_page_declares(folder: Path) -> None:
+    with serving(folder, Limits(upload_seconds=5)) as address:
+        schema = schemathesis.openapi.from_url(f"{address}/api/openapi.json")
+        operations = [found.ok() for found in schema.get_all_operations()]
+        assert len(operations) == 15
+        for operation in operations:
+            FEW(given(operation.as_strategy())(check))()
+
+
+def check(case: Any) -> None:
+    case.call_and_validate(checks=CHECKS)
