@@ -39,9 +39,10 @@ lint: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# The pictures of the page in docs/images. Needs chromium.
+# The pictures in docs/images. Needs chromium; a few minutes.
 pictures: $(VENV)/.installed-dev
 	$(BIN)/python docs/serving_pictures.py
+	$(BIN)/python docs/comparison_pictures.py
 
 # Twenty kills a base, and of a classifier that learns, instead of three.
 soak: $(VENV)/.installed-dev
