@@ -62,8 +62,8 @@ class Counted:
         return indices.float().view(-1, 1, 1, 1).repeat(1, 2, 3, 4)
 
 
-def view_of(images: Counted, views: int = 3, seed: int = 1) -> TrunkView:
-    return TrunkView(images, lambda x: 10 * x, [4, 7, 9, 2], views, seed, together=1)
+def view_of(images: Counted, views: int = 3) -> TrunkView:
+    return TrunkView(images, lambda x: 10 * x, [4, 7, 9, 2], views)
 
 
 def gen(seed: int) -> torch.Generator:
@@ -87,7 +87,7 @@ def test_each_view_is_computed_once() -> None:
     assert len(images.read) == 6 + 4 * 3  # three augmented views of each
 
 
-def test_augmented_views_depend_on_the_image_and_the_seed_alone() -> None:
+def test_augmented_views_depend_on_the_image_alone() -> None:
     """Not on the order in which they are asked for, nor on the share of a process."""
     indices = torch.tensor([2, 9, 4, 7])
     one, other = view_of(Counted()), view_of(Counted())
@@ -100,7 +100,6 @@ def test_augmented_views_depend_on_the_image_and_the_seed_alone() -> None:
     values = {float(one.train(torch.tensor([4]), gen(seed))[0, 0, 0, 0]) for seed in range(40)}
     assert len(values) == 3  # of image 4
     assert all(40 <= value <= 50 for value in values)
-    assert not torch.equal(view_of(Counted(), seed=2).train(indices, gen(0)), one.train(indices, gen(0)))
 
 
 def test_outputs_in_a_file_are_those_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,6 +135,51 @@ def test_outputs_in_a_file_are_those_in_memory(monkeypatch: pytest.MonkeyPatch) 
 
 class _Full:
     free = 0
+
+
+def test_runs_share_outputs_in_a_folder(tmp_path: Path) -> None:
+    """Also of other seeds and of a part of the images; damaged rows are computed again."""
+    indices, images = torch.tensor([2, 9, 4]), Counted()
+
+    def shared(*members: int) -> TrunkView:
+        images.read.clear()
+        view = TrunkView(images, lambda x: 10 * x, members, 2)
+        view.shared = tmp_path / "cache" / "key"
+        images.read.clear()
+        return view
+
+    first = shared(2, 4, 9)
+    plain, drawn = first.plain(indices), [first.train(indices, gen(seed)) for seed in range(8)]
+    assert len(images.read) == 3 + 6
+    smaller = shared(2, 4)
+    assert torch.equal(smaller.plain(indices[[0, 2]]), plain[[0, 2]])
+    larger = shared(2, 4, 9, 30)
+    assert torch.equal(larger.plain(torch.tensor([2, 9, 4, 30]))[:3], plain)
+    assert images.read == [(30, "none")]
+    assert all(torch.equal(one, larger.train(indices, gen(seed))) for seed, one in enumerate(drawn))
+    assert images.read == [(30, "none")]
+    rows = tmp_path / "cache" / "key-none.rows"
+    content = bytearray(rows.read_bytes())
+    content[4 * plain[0].numel() * 4 + 5] ^= 1  # of image 4
+    rows.write_bytes(content)
+    assert torch.equal(shared(2, 4, 9).plain(indices), plain)
+    assert images.read == [(4, "none")]
+
+
+def test_a_run_with_shared_outputs_ends_as_one_without(tmp_path: Path) -> None:
+    cache = (f"runtime.trunk_cache={tmp_path / 'cache'}",)
+    results = [
+        run_quietly(tmp_path / name, "lucir", *SMALL, *sets)
+        for name, sets in (("without", ()), ("fills", cache), ("reads", cache))
+    ]
+    assert len({result["weights_sha256"] for result in results}) == 1
+    assert len(list((tmp_path / "cache").iterdir())) > 4
+    run_quietly(tmp_path / "other seed", "lucir", *SMALL, *cache, "seed=2")
+    sizes = {path.name.partition("-")[0] for path in (tmp_path / "cache").iterdir()}
+    assert len(sizes) == 2  # digits' network starts from the seed, so its frozen stages differ
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"cannot be kept in .*file.*: name another folder in runtime\.trunk_cache"):
+        run_quietly(tmp_path / "wrong", "lucir", *SMALL, f"runtime.trunk_cache={tmp_path / 'file'}")
 
 
 @pytest.mark.parametrize("method", ["lucir+cscct", "podnet+cscct", "icarl", "icarl-bce", "der++", "wa", "bic"])

@@ -68,6 +68,7 @@ class RuntimeSpec(Spec):
     nodes: PositiveInt = 1  # machines
     workers: PositiveInt = 2  # threads that decode image files
     eval_batch_size: PositiveInt = 128  # for passes without gradients: more only needs more memory
+    trunk_cache: str | None = None  # a folder in which the outputs of frozen stages are kept for other runs
 
 
 @dataclasses.dataclass(frozen=True)

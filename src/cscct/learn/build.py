@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
+
 import torch
 from torch import nn
 
@@ -86,7 +89,8 @@ def build_learner(
     first."""
     torch.set_num_threads(choose_threads(settings.runtime.threads))
     network = network_for(settings.network, dataset.channels, settings.seed)
-    return learner_with(network, settings, stream, group, warn)
+    cached = settings.network.train_from and settings.runtime.trunk_cache is not None
+    return learner_with(network, settings, stream, group, warn, dataset.fingerprint() if cached else None)
 
 
 def learner_with(
@@ -95,8 +99,12 @@ def learner_with(
     stream: Stream,
     group: ProcessGroup = SINGLE_PROCESS,
     warn: Warn = lambda _: None,
+    data: str | None = None,
 ) -> Learner:
-    """As `build_learner`, for a network that is there already; its backbone is divided if stages are frozen."""
+    """As `build_learner`, for a network that is there already; its backbone is divided if stages are frozen.
+
+    data: a hash of the dataset, if outputs of frozen stages are kept for other runs.
+    """
     device = torch.device(choose_device(settings.runtime.device))
     if device.type == "cpu":
         keep_freed_memory()
@@ -119,7 +127,25 @@ def learner_with(
     if settings.network.train_from:
         trunk, network.backbone = split(network.backbone, settings.network.train_from)
         run = run_trunk(trunk, device, fold=settings.numerics.fold)
-        processes = settings.runtime.devices
-        views, seed, on_cpu = settings.network.views, settings.seed, device.type == "cpu"
-        stream = through_trunk(stream, run, views, seed, on_cpu=on_cpu, processes=processes, warn=warn)
+        stream = through_trunk(
+            stream,
+            run,
+            settings.network.views,
+            on_cpu=device.type == "cpu",
+            processes=settings.runtime.devices,
+            shared=_shared_outputs(settings, trunk, device, data),
+            warn=warn,
+        )
     return Learner(network, Memory(settings.memory), config, stream, device, group, trunk)
+
+
+def _shared_outputs(settings: Settings, trunk: nn.Module, device: torch.device, data: str | None) -> Path | None:
+    """How the files begin that hold the trunk's outputs for other runs: a hash of all that they depend on."""
+    if data is None or settings.runtime.trunk_cache is None:
+        return None
+    digest = hashlib.sha256(repr((data, settings.data.transform, settings.numerics.fold)).encode())
+    digest.update(repr((device.type, torch.get_num_threads() if device.type == "cpu" else 0)).encode())
+    for name, tensor in trunk.state_dict().items():
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return Path(settings.runtime.trunk_cache).expanduser() / digest.hexdigest()[:24]

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from ..errors import UserError, Warn
 from ..nets import Trunk
 from ..nets.inference import fold_norms
 from ..seeding import generator
+from .outputs import Outputs, SharedOutputs
 
 Variant = NMEAugmentation | int  # a number: that augmented view
 WORTH_TELLING = 1e9  # bytes from which on a warning says how much is kept
@@ -29,7 +31,7 @@ class TrunkView:
     """A view that gives the trunk's outputs instead of images.
 
     An image has a fixed number of augmented views, each drawn from a generator of its own, so it does not matter when
-    and by which process they are computed. Training takes one of them at random.
+    and by which run they are computed. Training takes one of them at random.
 
     run: the trunk's output for images. members: the images that may be asked for. together: images in one pass of the
     trunk; 1 on a CPU, where the last bits depend on how many there are.
@@ -38,14 +40,13 @@ class TrunkView:
     prefetch = 0  # most batches are only copied
 
     def __init__(
-        self, view: View, run: Callable[[Tensor], Tensor], members: Iterable[int], views: int, seed: int, together: int
+        self, view: View, run: Callable[[Tensor], Tensor], members: Iterable[int], views: int, together: int = 1
     ):
-        self.view, self.run, self.views, self.seed, self.together = view, run, views, seed, together
+        self.view, self.run, self.views, self.together = view, run, views, together
         self.members = torch.tensor(sorted(members))
-        self.rows = torch.full((int(self.members[-1]) + 1,), -1)
-        self.rows[self.members] = torch.arange(len(self.members))
-        self.kept: dict[Variant, tuple[Tensor, Tensor]] = {}  # outputs (image, h, w, c), and which are there
+        self.kept: dict[Variant, Outputs] = {}
         self.in_file = False
+        self.shared: Path | None = None  # how files begin in which outputs outlive the run
         self.shape = self._passed(self._inputs(self.members[:1], "none")).shape[1:]
 
     def bytes(self, augmented: int, others: int) -> int:
@@ -67,40 +68,33 @@ class TrunkView:
     def _outputs(self, indices: Tensor, variant: Variant) -> Tensor:
         """(k, h, w, c); those that are missing are computed."""
         if variant not in self.kept:
-            self.kept[variant] = self._room(variant), torch.zeros(len(self.members), dtype=torch.bool)
-        room, there = self.kept[variant]
-        rows = self.rows[indices]
-        missing = rows[~there[rows]].unique()
+            self.kept[variant] = self._place(variant)
+        outputs = self.kept[variant]
+        missing = outputs.missing(indices)
         chunks = missing.split(self.together) if len(missing) else ()
-        inputs = prefetch(lambda n: self._inputs(self.members[chunks[n]], variant), len(chunks), self.view.prefetch)
+        inputs = prefetch(lambda n: self._inputs(chunks[n], variant), len(chunks), self.view.prefetch)
         for chunk, images in zip(chunks, inputs, strict=True):
-            limit = torch.finfo(room.dtype).max  # beyond it, 16 bits would say infinity
-            room[chunk] = self._passed(images).clamp(-limit, limit).to(room.dtype)
-            there[chunk] = True
-        return room[rows].float()
+            outputs.put(chunk, self._passed(images))
+        return outputs.get(indices)
+
+    def _place(self, variant: Variant) -> Outputs:
+        """For the outputs of all images. Augmented views have 16 bits, which changes features by 2e-4 of their length
+        (EfficientNet-Lite0, stage 5); what is measured with has 32."""
+        dtype = np.float16 if isinstance(variant, int) else np.float32
+        shape = (int(self.members[-1]) + 1, *self.shape)
+        if self.shared is None:
+            return Outputs(shape, dtype, in_file=self.in_file)
+        return SharedOutputs(self.shared.with_name(f"{self.shared.name}-{variant}"), shape, dtype)
 
     def _inputs(self, indices: Tensor, variant: Variant) -> Tensor:
         if not isinstance(variant, int):
             return self.view.plain(indices, variant)
-        drawn = [(one, generator(self.seed, "view", int(one), variant)) for one in indices]
+        drawn = [(one, generator(0, "view", int(one), variant)) for one in indices]
         return torch.cat([self.view.train(one[None], draws) for one, draws in drawn])
 
     def _passed(self, images: Tensor) -> Tensor:
         with torch.no_grad():
             return self.run(images).float().cpu().permute(0, 2, 3, 1)
-
-    def _room(self, variant: Variant) -> Tensor:
-        """For the outputs of all images. Memory and disk space are taken by the system as it is filled.
-
-        Augmented views have 16 bits, which changes features by 2e-4 of their length (EfficientNet-Lite0, stage 5); what
-        is measured with has 32.
-        """
-        shape = (len(self.members), *self.shape)
-        dtype = np.float16 if isinstance(variant, int) else np.float32
-        if not self.in_file:
-            return torch.from_numpy(np.empty(shape, dtype))
-        with tempfile.TemporaryFile() as file:  # the mapping keeps it; it is gone with the process, however that ends
-            return torch.from_numpy(np.memmap(file, dtype, mode="w+", shape=shape))
 
 
 def run_trunk(trunk: Trunk, device: torch.device, *, fold: bool) -> Callable[[Tensor], Tensor]:
@@ -112,21 +106,34 @@ def run_trunk(trunk: Trunk, device: torch.device, *, fold: bool) -> Callable[[Te
 
 
 def through_trunk(
-    stream: Stream, run: Callable[[Tensor], Tensor], views: int, seed: int, *, on_cpu: bool, processes: int, warn: Warn
+    stream: Stream,
+    run: Callable[[Tensor], Tensor],
+    views: int,
+    *,
+    on_cpu: bool,
+    processes: int,
+    shared: Path | None,
+    warn: Warn,
 ) -> Stream:
-    """The stream with the trunk's outputs in place of images. processes: that each keep outputs on this machine."""
+    """The stream with the trunk's outputs in place of images.
 
-    def wrapped(view: View, members: tuple[tuple[int, ...], ...]) -> TrunkView:
+    processes: that each keep outputs on this machine. shared: how files begin in which other runs find them.
+    """
+
+    def wrapped(view: View, members: tuple[tuple[int, ...], ...], split: str) -> TrunkView:
         indices = (index for one in members for index in one)
-        return TrunkView(view, run, indices, views, seed, 1 if on_cpu else 32)
+        found = TrunkView(view, run, indices, views, 1 if on_cpu else 32)
+        found.shared = shared and shared.with_name(f"{shared.name}-{split}")
+        return found
 
-    train, test = wrapped(stream.train_view, stream.train), wrapped(stream.test_view, stream.test)
-    needed = processes * (train.bytes(views, 2) + test.bytes(0, 1))
+    train, test = wrapped(stream.train_view, stream.train, "train"), wrapped(stream.test_view, stream.test, "test")
+    needed = (1 if shared else processes) * (train.bytes(views, 2) + test.bytes(0, 1))
     train.in_file = test.in_file = needed > _memory() / 2
-    if train.in_file:
+    if train.in_file and shared is None:
         _check_room(needed)
     if needed > WORTH_TELLING:
         where = f"in a temporary file in {tempfile.gettempdir()}" if train.in_file else "in memory"
+        where = f"in {shared.parent}" if shared else where
         warn(
             f"The outputs of the frozen stages for {len(train.members):,} training images are kept {where}, up to "
             f"{needed / 1e9:.1f} GB: a smaller network.views needs less."
