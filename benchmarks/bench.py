@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+import classifier
 import costs
 import cscct
 import growth
@@ -31,6 +32,7 @@ PARTS = {
     "costs": costs,
     "growth": growth,
     "large-images": large_images,
+    "classifier": classifier,
 }
 # Seconds of other programs for the same second task, measured once on two cores of an AMD EPYC with torch 2.13.
 ELSEWHERE = {
@@ -65,6 +67,12 @@ GOALS = {
     "peak memory, GB": (AT_MOST, 1.5),
     "checkpoints / time, default interval": (AT_MOST, 0.02),
     "checkpoints / time, a run of digits": (AT_MOST, 0.02),
+    "classifier: features / bare network": (AT_LEAST, 0.9),
+    "classifier: learning, s": (AT_MOST, 40.0),
+    "classifier: learning with fine-tuning, s": (AT_MOST, 240.0),
+    "classifier: predict, a process, s": (AT_MOST, 4.0),
+    "classifier: predict, loaded, ms": (AT_MOST, 60.0),
+    "classifier: model on disk, MB": (AT_MOST, 40.0),
 }
 
 
