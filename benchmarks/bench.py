@@ -107,12 +107,13 @@ def environment(size: Size) -> dict[str, Any]:
     return {**hardware, "system": platform.system(), **versions, **asdict(size)}
 
 
-def ratios(parts: dict[str, Any], here: dict[str, Any]) -> dict[str, float]:
+def ratios(parts: dict[str, Any], here: dict[str, dict[str, Any]]) -> dict[str, float]:
+    """here: the machine that each part was measured on."""
     figures: dict[str, float] = {}
     for name, found in parts.items():
         figures |= PARTS[name].ratios(found)  # type: ignore[attr-defined]
     if "second-task" in parts:
-        figures |= against_others(parts["second-task"], here)
+        figures |= against_others(parts["second-task"], here["second-task"])
     return figures
 
 
@@ -153,17 +154,19 @@ def main() -> None:
     here = environment(size)
     print(*(f"{name}: {value}" for name, value in here.items()), sep="\n", flush=True)
     before = json.loads(args.json.read_text()) if args.json and args.json.exists() else {}
-    if before.get("environment", {}).get("tiny") != size.tiny:
-        before = {}
+    machines = before.get("machines", {})
+    if any(one["tiny"] != size.tiny for one in machines.values()):
+        before, machines = {}, {}
     found, began = before.get("parts", {}), time.perf_counter()
     for name in chosen:
         print(f"\n{name}", flush=True)
         found[name] = PARTS[name].measure(size, lambda line: print(f"  {line}", flush=True))  # type: ignore[attr-defined]
-    figures = ratios(found, here)
+        machines[name] = here
+    figures = ratios(found, machines)
     print("", *table(figures), f"\n{(time.perf_counter() - began) / 60:.0f} minutes", sep="\n")
     if args.json:
         reached = {name: met(name, value) for name, value in figures.items() if name in GOALS}
-        content = {"environment": here, "ratios": figures, "met": reached, "parts": found}
+        content = {"machines": machines, "ratios": figures, "met": reached, "parts": found}
         args.json.write_text(json.dumps(content, indent=1) + "\n")
 
 

@@ -29,11 +29,17 @@ def short(value: float) -> str:
 
 
 def machine(found: dict[str, Any]) -> str:
-    here = found["environment"]
-    return (
-        f"{here['processor']}, {here['threads']} threads of {here['cores']} cores, {here['system']}, Python "
-        f"{here['python']}, torch {here['torch']}, cscct {here['cscct']}; load before: {here['load']}."
-    )
+    """A line for each machine; the parts are named if there are several."""
+    parts: dict[str, list[str]] = {}
+    for part, here in found["machines"].items():
+        line = (
+            f"{here['processor']}, {here['threads']} threads of {here['cores']} cores, {here['system']}, Python "
+            f"{here['python']}, torch {here['torch']}, cscct {here['cscct']}; load before: {here['load']}."
+        )
+        parts.setdefault(line, []).append(part)
+    if len(parts) == 1:
+        return next(iter(parts))
+    return "\n".join(f"- {', '.join(names)}: {line}" for line, names in parts.items())
 
 
 def goals(found: dict[str, Any]) -> str:
@@ -63,7 +69,7 @@ def second_task(found: dict[str, Any]) -> str:
 def others(found: dict[str, Any]) -> str:
     if not any(" / ours" in name for name in found["ratios"]):
         return "Not measured on such a machine."
-    sides = of_others(found["parts"]["second-task"], found["environment"]["epochs"])
+    sides = of_others(found["parts"]["second-task"], found["machines"]["second-task"]["epochs"])
     body = []
     for name, (theirs, seconds) in sides.items():
         ours = name.removeprefix(f"{theirs} / ours").removeprefix(", ").strip()

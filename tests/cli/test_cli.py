@@ -133,7 +133,7 @@ def test_plugin(cscct: Call, tmp_path: Path) -> None:
 
 def test_list(cscct: Call) -> None:
     listing = json.loads(cscct("list", "--json").stdout)
-    more = {"wa", "bic", "er-ace", "der++"}
+    more = {"wa", "bic", "er-ace", "der++", "ncm", "lda", "ridge"}
     assert set(listing["methods"]) == {"icarl", "icarl-bce", "lucir", "podnet", "replay", *more}
     assert len(listing["losses"]) == 13
     assert all(summary for entries in listing.values() for summary in entries.values())

@@ -11,7 +11,7 @@ from cscct.analysis.groups import group_plan
 from cscct.analysis.load import read_run
 from cscct.analysis.measures import accuracy_curve
 from cscct.report.curves import draw_curves, save_curves
-from planning import small_plan
+from planning import QUICK, small_plan
 from synthetic import groups_in, make_run
 
 
@@ -38,7 +38,7 @@ def test_several_seeds_have_a_band_and_groups_look_different(tmp_path: Path) -> 
 
 def test_a_picture_shows_what_is_finished(tmp_path: Path) -> None:
     plan = small_plan(tmp_path, "lucir", "podnet")
-    make_run(plan[1].folder.path, "podnet")
+    make_run(plan[1].folder.path, "podnet", "digits", *QUICK)
     save_curves(list(group_plan(plan).values()), "costs $5", tmp_path / "curves.png")
     with Image.open(tmp_path / "curves.png") as picture:
         assert min(picture.size) > 400

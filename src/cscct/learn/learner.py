@@ -108,11 +108,11 @@ class Learner:
         elif resume is None or resume.stage == "train":
             self._train(task, listener, on_step, resume)
         if resume is None or resume.stage == "train":
-            self._herd(task, self._class_features(task))
+            self._herd(task)
         if self.config.finetune is not None and not task.is_first:
             self._finetune(task, self.config.finetune, listener, on_step, resume)
             if self.config.finetune.batch_norm == "drift" and not self.network.frozen_norms:  # features have changed
-                self._herd(task, self._class_features(task))
+                self._herd(task)
         self._end_task(task)
         self.teacher = None
         self.means, statistics = self.evaluator.class_means(
@@ -293,10 +293,11 @@ class Learner:
         view, seed = self.stream.train_view, self.config.seed
         return training_batches(view, pool, stage.batch_size, seed, key, self.device, start, self.group.shard)
 
-    def _herd(self, task: Task, features: tuple[Tensor, ...]) -> None:
-        """Shrink what is kept of old classes, choose exemplars of the new ones by the features of all their images."""
+    def _herd(self, task: Task, features: tuple[Tensor, ...] | None = None) -> None:
+        """Shrink what is kept of old classes, choose exemplars of the new ones by the features of all their images, as
+        the network gives them now."""
         self.memory.shrink(task.n_seen)
-        for label, one in zip(task.classes, features, strict=True):
+        for label, one in zip(task.classes, features or self._class_features(task), strict=True):
             self.memory.keep(label, list(self._images(label, task)), one, task.n_seen)
 
 

@@ -13,7 +13,7 @@ from cscct.classifier.serve.limits import Limits
 from cscct.classifier.serve.staging import Staging, read_batch
 from cscct.classifier.serve.uploads import Upload
 from cscct.classifier.store import ModelFolder
-from cscct.errors import UserError
+from cscct.errors import RunFailed, UserError
 from serving import RED, encoded, folder_fixture, original_fixture  # noqa: F401
 
 
@@ -86,7 +86,7 @@ def test_a_model_that_another_program_changed_meanwhile_is_not_overwritten(folde
         if ModelFolder(folder).versions()[1].current:
             ModelFolder(folder).undo()
 
-    with pytest.raises(UserError, match="Another program changed the model"):
+    with pytest.raises(RunFailed, match="was changed meanwhile by another process"):
         learn_batch(folder, batch, progress)
     assert [one.number for one in ModelFolder(folder).versions() if one.current] == [1]
     assert learn_batch(folder, batch, lambda *_: None) == 3
