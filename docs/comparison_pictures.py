@@ -35,7 +35,7 @@ def photograph(page: Path, target: Path) -> None:
     """The upper part of a page as a browser shows it."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        tab = browser.new_page(viewport={"width": 1100, "height": 1250})
+        tab = browser.new_page(viewport={"width": 1320, "height": 1250})
         tab.goto(page.as_uri())
         tab.screenshot(path=target)
         browser.close()

@@ -16,6 +16,10 @@ class DamagedRun(UserError):
     """A file of a run folder does not hold what was written to it. In a study, the other runs go on."""
 
 
+class FolderInUse(UserError):
+    """Another process works in the folder."""
+
+
 class RunFailed(Exception):
     """The request was right but the work could not go on: exit 1, what was finished stays."""
 

@@ -238,6 +238,20 @@ def test_a_checkpoint_with_odd_values_is_refused_with_a_sentence(change: dict[st
         go(tmp_path / "run", settings)
 
 
+@pytest.mark.parametrize("suffix", [".json", ".safetensors"])
+def test_a_pipe_in_the_place_of_a_checkpoint_is_not_waited_for(suffix: str, tmp_path: Path) -> None:
+    checkpoints, warned = Checkpoints(tmp_path), list[str]()
+    for number in range(2):
+        checkpoints.save({"weight": torch.ones(2)}, {"number": number})
+    newest = tmp_path / f"checkpoint-000002{suffix}"
+    newest.unlink()
+    os.mkfifo(newest)
+    found = checkpoints.latest(warned.append)
+    assert found is not None
+    assert found.state == {"number": 0}
+    assert f"{newest.name} is no file" in warned[0]
+
+
 def test_another_patch_version_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = small("lucir", EVERY_STEP)
     halfway(tmp_path / "run", settings)

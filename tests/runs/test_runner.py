@@ -72,17 +72,33 @@ def test_an_exception_of_our_own_is_recorded_and_raised(tmp_path: Path, monkeypa
 
 
 def test_weights_that_are_not_finite_after_the_last_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Learner.learn
+    real = Learner._train
 
     def spoil(self: Learner, *arguments: Any) -> None:
         real(self, *arguments)
         with torch.no_grad():
             self.network.head.new_weight[0, 0] = torch.nan
 
-    monkeypatch.setattr(Learner, "learn", spoil)
+    monkeypatch.setattr(Learner, "_train", spoil)
     with pytest.raises(RunFailed, match=r"head\.new_weight are not finite after task 1"):
         go(tmp_path / "run")
     assert RunFolder(tmp_path / "run").result()["status"] == "failed"
+
+
+def test_features_that_overflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With weights that are finite."""
+    real = Learner._train
+
+    def spoil(self: Learner, *arguments: Any) -> None:
+        real(self, *arguments)
+        norms = [one for one in self.network.backbone.modules() if isinstance(one, torch.nn.BatchNorm2d)]
+        with torch.no_grad():
+            for norm in norms:
+                norm.weight.fill_(1e30)
+
+    monkeypatch.setattr(Learner, "_train", spoil)
+    with pytest.raises(RunFailed, match="of the class means are not finite after task 1"):
+        go(tmp_path / "run")
 
 
 @pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(30, "Read-only file system")])

@@ -196,3 +196,15 @@ def test_a_run_that_another_process_works_on_is_waited_for(tmp_path: Path) -> No
     assert "is being worked on by process" in held[0]
     assert place.started == ["podnet-seed1"]  # the other process has done it all
     assert set(status.states.values()) == {"finished"}
+
+
+def test_a_lock_that_is_a_link_is_not_waited_for(tmp_path: Path) -> None:
+    """The run itself says what is wrong."""
+    plan = small_plan(tmp_path, "lucir")
+    plan[0].begin()
+    (tmp_path / "outside").touch()
+    (plan[0].folder.path / ".lock").unlink(missing_ok=True)
+    (plan[0].folder.path / ".lock").symlink_to(tmp_path / "outside")
+    place = Script(1)
+    schedule(plan, place)
+    assert place.started == ["lucir-seed1"]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..data import Stream
 from ..data.batches import Pool, join, training_batches
+from ..errors import RunFailed
 from ..losses import Term, WeightedSum
 from ..memory import PAYLOADS, Memory, class_mean, pad_carried
 from ..methods import AFTER_TASK, TaskEnd
@@ -115,9 +116,11 @@ class Learner:
                 self._herd(task)
         self._end_task(task)
         self.teacher = None
+        _check_finite(self.network.state_dict(), task)
         self.means, statistics = self.evaluator.class_means(
             self.stream.train_view, self.memory.exemplars, self.config.predict.nme_aug
         )
+        _check_finite({"of the class means": self.means}, task)  # large weights give infinite features
         self.linear = {name: PREDICTORS[name](statistics) for name in LINEAR}
 
     def _collect(self, task: Task, listener: Listener) -> None:
@@ -130,6 +133,7 @@ class Learner:
         self._herd(task, features)
         known = list(self.statistics.values())
         self.means = PREDICTORS["ncm"](known).weight
+        _check_finite({"of the class means": self.means}, task)
         self.network.head.grow(self.means[task.n_old :])
         self.linear = {name: PREDICTORS[name](known) for name in LINEAR}
 
@@ -303,6 +307,16 @@ class Learner:
 
 def _start(resume: Resume | None, stage: str) -> tuple[StagePosition, MomentumBuffers] | None:
     return (resume.position, resume.buffers) if resume is not None and resume.stage == stage else None
+
+
+def _check_finite(tensors: Mapping[str, Tensor], task: Task) -> None:
+    """A last step can spoil the weights without any loss to show it."""
+    for name, tensor in tensors.items():
+        if not torch.isfinite(tensor).all():
+            raise RunFailed(
+                f"The weights {name} are not finite after task {task.index + 1}. Try a smaller learning rate "
+                "(train.lr) or train.clamp_gradients."
+            )
 
 
 def _prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

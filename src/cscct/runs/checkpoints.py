@@ -69,6 +69,9 @@ class Checkpoints:
     def _read(self, number: int) -> Checkpoint:
         from safetensors.torch import load
 
+        for path in (self._state(number), self._tensors(number)):
+            if path.exists() and not path.is_file():  # a pipe would be waited for
+                raise ValueError(f"{path.name} is no file")
         content = json.loads(self._state(number).read_bytes())
         if json_sha256({key: content[key] for key in ("tensors_sha256", "state")}) != content["sha256"]:
             raise ValueError("its state has another checksum")

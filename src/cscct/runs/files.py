@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
-from ..errors import RunFailed, UserError
+from ..errors import FolderInUse, RunFailed, UserError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -147,7 +147,7 @@ def locked(folder: Path, what: str = "run") -> Iterator[None]:
                 with suppress(OSError):
                     holder.unlink(missing_ok=True)
     except Timeout as error:
-        raise UserError(
+        raise FolderInUse(
             f"The {what} in {folder} is being worked on by {lock_holder(folder)}; wait for it or stop it."
         ) from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -156,7 +156,6 @@ class _Execution:
         if shared is not None and resume is None:
             ready = self.group.broadcast(lambda: shared.get(record.first_task, self.warn))
         learner.learn(task, Listeners([MetricsLog(self.folder), self.listener]), ready, writer.step, resume)
-        check_finite(learner.network.state_dict(), task)
         if shared is not None and ready is None and self.group.is_leader:
             shared.put(record.first_task, learner.network.state_dict())
         evaluation = learner.evaluate(task)
@@ -202,13 +201,3 @@ def findings(learner: Learner, task: Task, evaluation: Evaluation) -> dict[str, 
         _, found["labels"] = learner.stream.seen_test(learner.stream.tasks[0].n_seen)
         found["features"] = evaluation.features[: len(found["labels"])].clone()
     return found
-
-
-def check_finite(tensors: Mapping[str, Tensor], task: Task) -> None:
-    """A last step can spoil the weights without any loss to show it."""
-    for name, tensor in tensors.items():
-        if not torch.isfinite(tensor).all():
-            raise RunFailed(
-                f"The weights {name} are not finite after task {task.index + 1}. Try a smaller learning rate "
-                "(train.lr) or train.clamp_gradients."
-            )

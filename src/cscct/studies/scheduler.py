@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..config import Settings
-from ..errors import Interrupted, RunFailed, UserError
+from ..errors import FolderInUse, Interrupted, RunFailed, UserError
 from ..runs.files import LOCK, locked
 from .plan import PlannedRun
 from .worker import Outcome
@@ -190,5 +190,7 @@ def lock_holder(run: PlannedRun) -> str | None:
     try:
         with locked(run.folder.path):
             return None
-    except UserError as held:
+    except FolderInUse as held:
         return str(held)
+    except UserError:  # the run itself says what is wrong with its folder
+        return None
