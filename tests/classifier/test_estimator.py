@@ -184,6 +184,15 @@ def test_classes_with_more_images_than_dimensions_are_tested_on_their_exemplars(
     assert (many.report_.before, many.report_.after) == ({"red": [10, 10]}, {"red": [10, 10], "blue": [8, 8]})
 
 
+def test_what_features_gave_is_asked_again_without_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, images = colours_model(), pictures((200, 60, 60), 3)
+    features, probabilities, unknown = model.features(images), model.predict_proba(images), model.unknown(images)
+    monkeypatch.setattr(model, "_extractor", None)
+    np.testing.assert_array_equal(model.predict_proba(features), probabilities)
+    np.testing.assert_array_equal(model.unknown(features), unknown)
+    assert [best[0][0] for best in model.top(features)] == ["red"] * 3
+
+
 def test_features_that_are_given_as_tensors_on_one_image() -> None:
     model = colours_model()
     assert model.features(pictures((1, 2, 3), 2)).shape == (2, 48)

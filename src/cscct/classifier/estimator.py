@@ -40,7 +40,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     leaves nothing behind (unless the network was fine-tuned with its images, which `forget` then says).
 
     Images are uint8 or float (0 to 1) arrays (n, channels, height, width) or (n, height, width, channels), PIL images,
-    paths, lists of these, or a folder. scikit-learn's conventions hold, with these exceptions: `classes_` is in the
+    paths, lists of these, or a folder; what predicts also takes what `features` gave. scikit-learn's conventions hold, with these exceptions: `classes_` is in the
     order of learning (sorted within a call); `partial_fit` takes new classes at any time; labels are texts or whole
     numbers; except with `backbone=None`, X are images and not a matrix.
 
@@ -269,6 +269,11 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def _features(self, images: Any) -> Tensor:
         if self.backbone is None:
             return torch.from_numpy(np.array(validate_data(self, images, dtype=np.float32, reset=False)))
+        if (
+            isinstance(images, np.ndarray)
+            and images.shape[1:] == self.statistics_[self.classes_.tolist()[0]].total.shape
+        ):
+            return torch.from_numpy(images.astype(np.float32))  # what `features` gave
         found = self._extractor.extract(as_items(images))
         if found.errors:
             raise next(iter(found.errors.values()))

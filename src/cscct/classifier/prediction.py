@@ -30,6 +30,8 @@ class Model(Protocol):
 
     def predict_proba(self, images: Any) -> NDArray[Any]: ...
 
+    def features(self, images: Any) -> NDArray[Any]: ...
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -72,9 +74,11 @@ def _predict_one(model: Model, file: ImageFile, top: int, unknown: bool) -> Pred
 
 
 def _predict(model: Model, files: Sequence[ImageFile], top: int, unknown: bool) -> list[Prediction]:
-    paths = [file.path for file in files]
-    probabilities = model.predict_proba(paths)
-    strange = model.unknown(paths) if unknown else [None] * len(files)  # type: ignore[attr-defined]
+    images: Any = [file.path for file in files]
+    if unknown:
+        images = model.features(images)  # one pass of the network for both questions
+    probabilities = model.predict_proba(images)
+    strange = model.unknown(images) if unknown else [None] * len(files)  # type: ignore[attr-defined]
     order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
     return [
         Prediction(

@@ -90,7 +90,8 @@ class CurrentModel:
         answers = []
         for upload in uploads:
             with explained(upload.path, upload.filename):
-                (best,), (unknown,) = model.top([upload.path], k=top), model.unknown([upload.path])
+                features = model.features([upload.path])
+                (best,), (unknown,) = model.top(features, k=top), model.unknown(features)
             found = [Prediction(label=str(label), score=score) for label, score in best]
             answers.append(Answer(filename=upload.filename, predictions=found, unknown=bool(unknown)))
         return number, answers
