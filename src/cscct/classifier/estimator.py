@@ -41,8 +41,8 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     Images are uint8 or float (0 to 1) arrays (n, channels, height, width) or (n, height, width, channels), PIL images,
     paths, lists of these, or a folder; what predicts also takes what `features` gave. scikit-learn's conventions hold,
-    with these exceptions: `classes_` is in the order of learning (sorted within a call); `partial_fit` takes new classes
-    at any time; labels are texts or whole numbers; except with `backbone=None`, X are images and not a matrix.
+    with these exceptions: `classes_` is in the order of learning (sorted within a call); `partial_fit` takes new
+    classes at any time; labels are texts or whole numbers; except with `backbone=None`, X are images and not a matrix.
 
     Args:
         backbone: The name of a pretrained network; a module of your own; or None, if X are features already.
