@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
 
-from cscct.analysis.load import find_runs, read_runs
+from cscct.analysis.load import Missing, find_runs, read_runs
 from cscct.errors import UserError
 from cscct.runs.folder import RunFolder
 from synthetic import groups_in, make_run
@@ -75,6 +76,15 @@ def test_methods_losses_and_datasets_need_not_be_known(tmp_path: Path) -> None:
     (group,) = groups_in(tmp_path)
     assert group.method == "foreign"
     assert "loss.other_loss.weight" in group.effective
+
+
+def test_a_pipe_in_the_place_of_the_epochs_is_not_waited_for(tmp_path: Path) -> None:
+    make_run(tmp_path / "run")
+    (tmp_path / "run" / "metrics.jsonl").unlink(missing_ok=True)
+    os.mkfifo(tmp_path / "run" / "metrics.jsonl")
+    (run,) = read_runs([tmp_path / "run"], print)
+    with pytest.raises(Missing, match=r"metrics\.jsonl is not there"):
+        run.epochs()
 
 
 def test_small_floats_are_read(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,10 @@ def test_damage_is_noticed_and_told(tmp_path: Path) -> None:
         path.unlink()
         with pytest.raises(UserError, match=path.name if path.name != "model.json" else "no model in"):
             folder.load(backbone=Colours())
+        os.mkfifo(path)
+        with pytest.raises(UserError, match=path.name if path.name != "model.json" else "no model in|is no file"):
+            folder.load(backbone=Colours())
+        path.unlink()
         path.write_bytes(whole)
     folder.load(backbone=Colours())
 

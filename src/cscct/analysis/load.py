@@ -109,6 +109,8 @@ class Run:
     def epochs(self) -> list[dict[str, Any]]:
         """Lines of metrics.jsonl. Half a line at the end is what a killed run leaves, and is passed over."""
         path = self.path / METRICS
+        if not path.is_file():  # a pipe would be waited for
+            raise Missing(f"{path} is not there.")
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
@@ -118,7 +120,7 @@ class Run:
             try:
                 record = json.loads(line)
                 records.append({**record, "place": (int(record["task"]), str(record["stage"]), int(record["epoch"]))})
-            except (ValueError, TypeError, KeyError) as error:
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
                 if number < len(lines):
                     raise Missing(f"{path} is damaged in line {number}.") from error
         return records

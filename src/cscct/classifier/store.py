@@ -205,6 +205,8 @@ class ModelFolder:
 
     def _json(self, path: Path, kind: type[T]) -> T:
         try:
+            if path.exists() and not path.is_file():  # a pipe would be waited for
+                raise UserError(f"{path} is no file, and so no part of a model.")
             if path.stat().st_size > LARGEST_JSON:
                 raise UserError(f"{path} is too large to be part of a model.")
             return TypeAdapter(kind).validate_json(path.read_bytes())
@@ -218,6 +220,8 @@ class ModelFolder:
     def _file(self, name: str) -> bytes:
         """A file named by its content, which is checked."""
         path = self.path / "files" / name
+        if path.exists() and not path.is_file():
+            raise UserError(f"{path} is no file, and so no part of the model.")
         try:
             content = path.read_bytes()
         except OSError as error:

@@ -58,9 +58,10 @@ def write_report(
 
 def _prepare(out: Path) -> FigureWriter:
     """The folder of the report, without the figures of an earlier one: they may be of other runs."""
-    if (out / PAGE).exists() and GENERATOR not in (out / PAGE).read_text(encoding="utf-8", errors="replace")[:2000]:
-        raise UserError(f"{out / PAGE} is not a report of cscct, and would be overwritten: choose another folder.")
-    known = (out / PAGE).exists()
+    page = out / PAGE
+    known = page.is_file() and GENERATOR in page.read_text(encoding="utf-8", errors="replace")[:2000]
+    if page.exists() and not known:
+        raise UserError(f"{page} is not a report of cscct, and would be overwritten: choose another folder.")
     own_folder(out / "figures")
     for old in (out / "figures").iterdir() if known else ():
         if old.suffix in (".png", ".svg", ".csv"):

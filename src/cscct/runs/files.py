@@ -155,6 +155,8 @@ def locked(folder: Path, what: str = "run") -> Iterator[None]:
 def lock_holder(folder: Path) -> str:
     """Who holds the lock of a run folder."""
     with suppress(OSError, UnicodeDecodeError):
+        if not (folder / HOLDER).is_file():  # a pipe would be waited for
+            return "another process"
         return (folder / HOLDER).read_text(encoding="utf-8").strip() or "another process"
     return "another process"
 
