@@ -90,10 +90,12 @@ def stoppable(sentence: Callable[[], str]) -> Iterator[None]:
     def hear(*_: object) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, hear)
+    # Ctrl-C too: a process that a shell started in the background would not hear it.
+    before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     except KeyboardInterrupt:
         raise Interrupted(sentence()) from None
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
