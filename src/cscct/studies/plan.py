@@ -125,7 +125,7 @@ def summarize_plan(plan: Sequence[PlannedRun], processes: int) -> PlanSummary:
 
 
 def _seconds_left(run: PlannedRun, ratio: float | None, first_task_ready: bool) -> float | None:
-    """None where it cannot be told: until a run is finished there is only a rule of thumb, for some networks on CPUs."""
+    """None where it cannot be told: until a run is finished there is only a rule of thumb, for ResNets on CPUs."""
     expected = seconds(run.settings)
     if expected is None or (ratio is None and not rule_holds(run.settings)):
         return None
