@@ -82,6 +82,20 @@ def test_a_copied_folder_predicts_what_the_run_measured(run: cscct.Run, predicti
     assert model.features(images).shape == (len(images), 64)
 
 
+def test_a_model_of_enlarged_images_predicts_what_the_run_measured(tmp_path: Path) -> None:
+    """Images of 8 pixels, which the network saw with 16: given in any size, they come to it as the run's own did."""
+    run = cscct.run("lda", "digits", settings={"data.transform.size": 16, **SMALL}, out=tmp_path / "run")
+    model = run.load()
+    images, truth = digits_test(model.class_names)
+    right = np.mean(model.predict(images) == np.array(truth))
+    assert 100 * right == pytest.approx(run.result["tasks"][-1]["accuracy"]["lda"])
+    expected = model.predict_proba(images[:3])
+    pictures = [Image.fromarray(one[0]) for one in images[:3]]
+    np.testing.assert_allclose(model.predict_proba(pictures), expected, atol=1e-6)
+    pictures[0].save(tmp_path / "0.png")
+    np.testing.assert_allclose(model.predict_proba(tmp_path / "0.png"), expected[:1], atol=1e-6)
+
+
 def test_images_come_as_arrays_pil_images_and_paths(run: cscct.Run, tmp_path: Path) -> None:
     model = run.load()
     images, _ = digits_test(model.class_names)

@@ -130,10 +130,10 @@ class MemorySpec(Spec):
 
 @dataclass(frozen=True)
 class TransformSpec(Spec):
-    """How pixels become inputs. In-memory images are cropped from a zero-padded copy; files get a random resized
-    crop of `size` pixels in training and resize + centre crop in testing."""
+    """How pixels become inputs. In-memory images are cropped from a zero-padded copy, and then resized if a `size` is
+    given; files get a random resized crop of `size` pixels in training and resize + centre crop in testing."""
 
-    size: PositiveInt | None = None  # None: as stored, for in-memory sets
+    size: PositiveInt | None = None  # side in pixels of what the network sees; None: as stored, for in-memory sets
     reduced_decoding: bool = True  # JPEGs at 1/2, 1/4 or 1/8 of their size, where the crop stays larger than `size`
     padding: Count = 4
     flip: bool = True

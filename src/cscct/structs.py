@@ -59,6 +59,13 @@ class Output(NamedTuple):
         return Output(maps, self.features[:count], self.scores[:count], self.scale)
 
 
+class SeenClasses(NamedTuple):
+    """What is known of the classes seen, the old ones first, when the training of a task begins."""
+
+    means: Tensor  # (classes, d) mean direction of each in the previous network's feature space, of unit length
+    counts: Tensor  # (classes,) int64, the training images of each: for an old class its exemplars
+
+
 class Step(NamedTuple):
     """Everything a loss term may look at."""
 
@@ -66,3 +73,4 @@ class Step(NamedTuple):
     student: Output
     teacher: Output | None  # absent in the first task, and where no active term asks for it
     task: Task
+    classes: SeenClasses | None = None  # absent in the first task

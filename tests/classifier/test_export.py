@@ -26,10 +26,12 @@ IMAGES = (load_digits().images[:7] * 255 / 16).round().astype("uint8")[:, None]
 SEEN = IMAGES.astype("float32") / 255  # without any code of cscct
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["null", "12"])
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Images of 8 pixels, which the network sees as they are, or enlarged."""
     folder = tmp_path_factory.mktemp("export") / "run"
-    run_quietly(folder, "lucir", "train.epochs=1", "data.train_per_class=20", "network.depth=8")
+    size = f"data.transform.size={request.param}"
+    run_quietly(folder, "lucir", "train.epochs=1", "data.train_per_class=20", "network.depth=8", size)
     return folder
 
 

@@ -46,6 +46,22 @@ def as_pixels(values: Tensor) -> np.ndarray:
     return exact.round().permute(0, 2, 3, 1).to(torch.uint8).numpy().squeeze(3 if channels == 1 else ())
 
 
+@pytest.mark.parametrize("side", [4, 6, 23])
+def test_images_in_memory_are_resized(side: int) -> None:
+    """As the image library does it, up to its rounding to 8 bits; in training after the crop and the flip."""
+    pixels = noise(3, height=6, width=6)
+    seen = view_of(pixels, size=side).plain(torch.arange(3))
+    mean, std = (torch.tensor(one).view(-1, 1, 1) for one in (MEAN, STD))
+    wanted = np.stack([np.asarray(as_image(one).resize((side, side), BILINEAR)) for one in pixels])
+    np.testing.assert_allclose(((seen * std + mean) * 255).permute(0, 2, 3, 1).numpy(), wanted, atol=1.01)
+    assert seen.is_contiguous(memory_format=torch.channels_last)
+    cropped = view_of(pixels, padding=2).train(torch.arange(3), gen())
+    torch.testing.assert_close(
+        view_of(pixels, padding=2, size=side).train(torch.arange(3), gen()),
+        torch.nn.functional.interpolate(cropped, (side, side), mode="bilinear", antialias=True),
+    )
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize(("padding", "flip"), [(2, True), (2, False), (1, True), (0, True)])
 def test_crop_and_flip(channels: int, padding: int, flip: bool) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from conftest import Silent, learner_for, run_quietly, without_timings
 from cscct.errors import RunFailed
 from cscct.learn.predict import HEADLINES, matrix_row
+from cscct.losses import Term
 from cscct.memory import herd
-from cscct.structs import Task
+from cscct.structs import SeenClasses, Step, Task
 
 SMALL = ("train.epochs=2", "data.train_per_class=30")
 
@@ -99,23 +102,41 @@ def test_matrix_row_counts_images_of_each_task() -> None:
     assert matrix_row(confusion, tasks) == [75.0, 75.0]
 
 
-def test_similarity_of_new_classes_to_old_ones_in_the_previous_space() -> None:
+@dataclass(frozen=True)
+class Probe(Term):
+    """Remembers what the steps say of the classes."""
+
+    name = "probe"
+    first_task = True
+    heard: list[SeenClasses | None] = field(default_factory=list)
+
+    def value(self, step: Step) -> Tensor:
+        self.heard.append(step.classes)
+        return step.student.features.sum() * 0.0
+
+
+def test_classes_in_the_previous_space() -> None:
+    """Where old and new classes lay before a task, their similarities, and how many images each has in it."""
     learner = learner_for("replay", *SMALL)
+    probe = Probe()
+    learner.config = replace(learner.config, terms=(*learner.config.terms, probe))
     first, second = learner.stream.tasks[:2]
     learner.learn(first, Silent())
-    means, reader = learner.means, learner.evaluator
-    expected = [
-        [
-            float(F.cosine_similarity(F.normalize(reader.features(view, members), dim=1).mean(dim=0), old, dim=0))
-            for old in means
-        ]
-        for view, members in (
-            (learner.stream.train_view, torch.tensor(learner.stream.train[c])) for c in second.classes
-        )
-    ]
+    assert probe.heard
+    assert set(probe.heard) == {None}
+    old, stream = learner.means.clone(), learner.stream
+    read = {c: learner.evaluator.features(stream.train_view, torch.tensor(stream.train[c])) for c in second.classes}
+    new = torch.stack([F.normalize(F.normalize(one, dim=1).mean(dim=0), dim=0) for one in read.values()])
+    probe.heard.clear()
     learner.learn(second, Silent())
     assert learner.similarity.shape == (second.n_new, second.n_old)
-    assert learner.similarity.numpy() == pytest.approx(torch.tensor(expected).numpy(), abs=1e-5)
+    torch.testing.assert_close(learner.similarity, new @ old.T, atol=1e-5, rtol=0)
+    for seen in probe.heard:
+        assert seen is not None
+        torch.testing.assert_close(seen.means, torch.cat([old, new]), atol=1e-5, rtol=0)
+        assert seen.counts.tolist() == [learner.memory.quota(second.n_old)] * second.n_old + [
+            len(stream.train[c]) for c in second.classes
+        ]
 
 
 def test_imprinted_rows_before_training() -> None:

@@ -12,6 +12,7 @@ from cscct.paper.scales import SCALES, USUAL_BATCH
 from cscct.studies.plan import PlannedRun
 
 NAMES = tuple(exhibits())
+SMALL = [name for name, scale in SCALES.items() if scale is not None]
 
 
 def plan(name: str, scale: str, recipe: str = "released") -> list[tuple[Cell, PlannedRun]]:
@@ -19,7 +20,10 @@ def plan(name: str, scale: str, recipe: str = "released") -> list[tuple[Cell, Pl
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(("scale", "classes", "tasks"), [("cpu", 20, 6), ("cpu-large", 50, 6)])
+@pytest.mark.parametrize(
+    ("scale", "classes", "tasks"),
+    [("cpu", 20, 6), ("cpu-large", 50, 6), ("cpu-deep", 58, 5), ("cpu-pretrained", 100, 6)],
+)
 def test_small_scales_keep_their_promises(name: str, scale: str, classes: int, tasks: int) -> None:
     for cell, planned in plan(name, scale):
         settings = planned.settings
@@ -36,37 +40,38 @@ def test_small_scales_keep_their_promises(name: str, scale: str, classes: int, t
         balanced = settings.finetune.epochs if settings.finetune else 0
         found = SCALES[scale]
         assert found is not None
-        assert settings.train.epochs + balanced == found.epochs[step]
-        assert scale == "cpu" or settings.data.train_per_class is None
+        assert found.epochs is None or settings.train.epochs + balanced == found.epochs[step]
+        assert settings.data.train_per_class == (found.images[step] if found.images else None)
+        assert (settings.data.order == "seed") == (scale in ("cpu-deep", "cpu-pretrained"))
         assert settings.method == cell.method
 
 
 def test_small_scales_say_what_they_are() -> None:
     for name, scale in SCALES.items():
         if scale is not None:
-            assert str(scale.classes) in scale.summary(), name
-            assert f"ResNet-{scale.depth}" in scale.summary()
+            assert all(str(classes) in scale.summary() for classes in scale.classes.values()), name
+            assert scale.network in scale.summary()
 
 
 @pytest.mark.parametrize("recipe", ["released", "printed"])
-@pytest.mark.parametrize("scale", ["cpu", "cpu-large"])
+@pytest.mark.parametrize("scale", SMALL)
 @pytest.mark.parametrize("name", ["table1", "table2", "s1"])
 def test_learning_rates_follow_the_batch_sizes(name: str, scale: str, recipe: str) -> None:
     """The supplement's linear rule, in training and in the balanced stage."""
     found = SCALES[scale]
     assert found is not None
     for cell, run in plan(name, scale, recipe):
-        preset = preset_layers(cell.base, "cifar100", recipe)
+        preset = preset_layers(cell.base, "cifar100", recipe, found.own)
         train, balanced = run.settings.train, run.settings.finetune
-        size = cell.batch_size / USUAL_BATCH[cell.dataset] / found.shrink
-        assert train.batch_size == 128 * size
-        assert train.lr == pytest.approx(preset["train"]["lr"] * size)
+        assert train.batch_size == 128 * cell.batch_size / USUAL_BATCH[cell.dataset] / found.shrink
+        assert train.lr / train.batch_size == pytest.approx(preset["train"]["lr"] / preset["train"]["batch_size"])
         if balanced is not None:
+            own = preset["finetune"]
             assert balanced.batch_size == 128 / found.shrink
-            assert balanced.lr == pytest.approx(preset["finetune"]["lr"] / found.shrink)
+            assert balanced.lr / balanced.batch_size == pytest.approx(own["lr"] / own["batch_size"])
 
 
-@pytest.mark.parametrize("scale", ["cpu", "cpu-large"])
+@pytest.mark.parametrize("scale", SMALL)
 def test_small_scales_have_no_offset(scale: str) -> None:
     """Of 160 epochs one is lost in the rounding of so few."""
     for _, run in plan("table1", scale):

@@ -48,10 +48,11 @@ def test_another_precision_makes_another_run(tmp_path: Path) -> None:
             small_plan(tmp_path, "lucir", sets=[f"{name}=bf16-mixed"])
 
 
-def test_no_estimate_is_made_for_gpus(tmp_path: Path) -> None:
-    plan = small_plan(tmp_path, "lucir", "podnet", sets=["runtime.device=cuda"])
+@pytest.mark.parametrize("setting", ["runtime.device=cuda", "network.backbone=efficientnet-lite0"])
+def test_where_there_is_no_rule_of_thumb_a_run_has_to_be_measured_first(setting: str, tmp_path: Path) -> None:
+    plan = small_plan(tmp_path, "lucir", "podnet", sets=[setting])
     assert summarize_plan(plan, 1).seconds is None
-    assert summarize_plan(plan, 1).on_gpu
+    assert summarize_plan(plan, 1).on_gpu == (setting == "runtime.device=cuda")
     plan[0].begin()
     plan[0].folder.write_result(result(plan[0], 50.0))
     after = summarize_plan(plan, 1)  # what a run took there tells

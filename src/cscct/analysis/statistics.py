@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..methods import EXTRAS
+from ..methods import EXTRAS, split_method
 from .groups import Group
 from .load import Run
 from .settings import Flat
@@ -78,20 +78,22 @@ def summarise(groups: Sequence[Group], *, against_first: bool = False) -> list[S
 
 
 def counterpart(group: Group, groups: Sequence[Group]) -> Group | None:
-    """The same method and settings without the additions CSC and CT."""
+    """The same method and settings without its additions, such as CSC and CT."""
     if group.method == group.base:
         return None
+    own = _rest(group)
     for other in groups:
         equally_far = other.sizes == group.sizes or not other.runs or not group.runs
-        if equally_far and other.method == group.base and _rest(other.effective) == _rest(group.effective):
+        if equally_far and other.method == group.base and _rest(other) == own:
             return other
     return None
 
 
-def _rest(flat: Flat) -> Flat:
-    """Without that in which a method with additions differs from its base."""
-    added = tuple(f"loss.{term}." for term in EXTRAS["cscct"])
-    return {name: value for name, value in flat.items() if name != "method" and not name.startswith(added)}
+def _rest(group: Group) -> Flat:
+    """The settings without that in which a method with additions differs from its base."""
+    terms = [term for addition in split_method(group.method)[1] for term in EXTRAS[addition]]
+    added = tuple(f"loss.{term}." for term in terms)
+    return {name: value for name, value in group.effective.items() if name != "method" and not name.startswith(added)}
 
 
 def spread_over_seeds(group: Group, metric: str, head: str) -> Spread | None:

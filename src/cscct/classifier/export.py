@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from .. import __version__
+from ..data.augment import resize
 from ..errors import RunFailed, UserError
 from ..nets import Network
 from ..nets.resnet import pool
@@ -44,13 +45,15 @@ Runner = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 class ExportParts:
     """What a model is made of, for a file.
 
-    network: from normalised images to features and logits. shape: channels, height and width of its images.
+    network: from normalised images to features and logits. shape: channels, height and width of its images. cropped:
+    these are the central squares of larger ones.
     """
 
     network: nn.Module
     shape: tuple[int, int, int]
     transform: TransformSpec
     class_names: tuple[str, ...]
+    cropped: bool
 
 
 class NetworkScores(nn.Module):
@@ -90,12 +93,12 @@ class _Pipeline(nn.Module):
 
     def __init__(self, parts: ExportParts):
         super().__init__()
-        self.network = parts.network
+        self.network, self.size = parts.network, parts.transform.size
         self.mean = nn.Buffer(torch.tensor(parts.transform.mean).view(-1, 1, 1))
         self.std = nn.Buffer(torch.tensor(parts.transform.std).view(-1, 1, 1))
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        features, logits = self.network((images - self.mean) / self.std)
+        features, logits = self.network(resize((images - self.mean) / self.std, self.size))
         return logits.softmax(dim=1), features
 
 
@@ -133,28 +136,27 @@ def parts_of(model: IncrementalClassifier | TrainedModel) -> ExportParts:
     """The parts of either kind of model."""
     if isinstance(model, TrainedModel):
         transform, means = model.reader.transform, model.class_means if model.prediction == "nme" else None
-        size = model.reader.image_size if transform.size is None else (transform.size, transform.size)
+        size = model.reader.image_size or ((transform.size, transform.size) if transform.size else None)
         if size is None:
             raise UserError("This run does not tell the size of its images, which a file needs.")
         shape, network = (model.reader.channels, *size), model.inference_network()
         linear = model.linear
         scores = NetworkScores(network, means) if linear is None else PredictorScores(network.backbone, linear)
-        return ExportParts(scores, shape, transform, model.class_names)
+        return ExportParts(scores, shape, transform, model.class_names, cropped=model.reader.image_size is None)
     if isinstance(model, RunClassifier):
         raise UserError("The model of a run is exported as cscct.load gives it, not as a classifier that can learn.")
     if model.backbone is None:
         raise UserError("A classifier of features (backbone=None) has no network that could be exported.")
     extractor, head = model._extractor, model._head()
     side = extractor.transform.size or 0
-    return ExportParts(
-        PredictorScores(extractor.network, head), (3, side, side), extractor.transform, model.class_names
-    )
+    scores = PredictorScores(extractor.network, head)
+    return ExportParts(scores, (3, side, side), extractor.transform, model.class_names, cropped=True)
 
 
 def metadata(parts: ExportParts) -> dict[str, Any]:
     """What the file tells of itself, under the names that Ultralytics gives in its exports."""
     channels, height, width = parts.shape
-    resized = {"resize": parts.transform.short_side, "crop": "centre"} if parts.transform.size else {}
+    resized = {"resize": parts.transform.short_side, "crop": "centre"} if parts.cropped else {}
     return {
         "description": f"Image classifier with {len(parts.class_names)} classes",
         "author": "cscct",
@@ -203,7 +205,7 @@ def _write_torchscript(pipeline: nn.Module, parts: ExportParts, path: Path) -> R
 def _check(model: IncrementalClassifier | TrainedModel, parts: ExportParts, runner: Runner, to: str) -> None:
     """Noise of several scales, one image and several at a time, through the classifier and through the file."""
     channels, height, width = parts.shape
-    margins = [parts.transform.short_side - side if parts.transform.size else 0 for side in (height, width)]
+    margins = [parts.transform.short_side - side if parts.cropped else 0 for side in (height, width)]
     random = np.random.default_rng(0)
     coarse = random.integers(0, 256, (3, channels, 8, 8), dtype=np.uint8)
     full = [side + margin for side, margin in zip((height, width), margins, strict=True)]

@@ -139,7 +139,7 @@ def sweep(
 
 def reproduce(
     name: Annotated[str, typer.Argument(help="table1, table2, table3, s1, s2, apt-act, tsne or phases.")],
-    scale: Annotated[str, typer.Option("--scale", help="paper, cpu (2 minutes a run) or cpu-large.")] = "paper",
+    scale: Annotated[str, typer.Option("--scale", help="paper, cpu, cpu-large, cpu-deep or cpu-pretrained.")] = "paper",
     recipe: Annotated[str, typer.Option("--recipe", help="released or printed.")] = "released",
     order: Annotated[str | None, typer.Option("--order", help="Class order; podnet: its three, by seed.")] = None,
     seeds: Annotated[str, typer.Option("--seeds", help="Seeds with commas between: 1,2,3.")] = "1,2,3",

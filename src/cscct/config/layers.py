@@ -15,7 +15,7 @@ from typing import Any
 
 from ..data.registry import DATASETS
 from ..errors import UserError
-from ..methods import EXTRAS, canonical_name, parse_method, suggest
+from ..methods import canonical_name, foreign_terms, parse_method, suggest
 from ..nets import parse_backbone, with_digest
 from ..yamltext import Raw, parse_yaml
 from .checks import validate
@@ -114,10 +114,10 @@ def _names(wanted: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def _stray_additions(layer: Raw, method: str) -> list[str]:
     """CSC and CT come by the method's name only, so that a base in a comparison stays one."""
-    loss, has = layer.get("loss"), parse_method(method)[1]
+    loss, foreign = layer.get("loss"), foreign_terms(method)
     if not isinstance(loss, Mapping):
         return []
-    return [term for term in EXTRAS["cscct"] if loss.get(term) is not None and term not in has]
+    return [term for term, value in loss.items() if value is not None and term in foreign]
 
 
 def tuned_for(overrides: Sequence[Raw], methods: Sequence[str]) -> list[list[Raw]]:

@@ -1,4 +1,4 @@
-"""Transforms, a batch at a time on uint8 tensors: crop, flip, brightness, normalise."""
+"""Transforms, a batch at a time on uint8 tensors: crop, flip, brightness, normalise, resize."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Finish:
     """The steps that both kinds of images share, from uint8 to normalised float."""
 
     def __init__(self, spec: TransformSpec):
-        self.flip, self.brightness = spec.flip, spec.brightness
+        self.flip, self.brightness, self.size = spec.flip, spec.brightness, spec.size
         # (x / 255 − mean) / std as one multiplication and one addition
         self.factor = (1 / (255 * torch.tensor(spec.std))).view(-1, 1, 1)
         self.shift = (-torch.tensor(spec.mean) / torch.tensor(spec.std)).view(-1, 1, 1)
@@ -61,7 +61,7 @@ class _Finish:
 
     def normalise(self, pixels: Tensor) -> Tensor:
         values = pixels.to(torch.float32, memory_format=torch.channels_last)
-        return values.mul_(self.factor).add_(self.shift)
+        return resize(values.mul_(self.factor).add_(self.shift), self.size)
 
     def vary(self, pixels: Tensor, variant: NMEAugmentation) -> Tensor:
         if variant == "hflip":
@@ -69,6 +69,14 @@ class _Finish:
         elif variant == "bgr":  # the channels reversed: what LUCIR's and CSCCT's code does where a flip was meant
             pixels = pixels.flip(1)
         return self.normalise(pixels)
+
+
+def resize(images: Tensor, side: int | None) -> Tensor:
+    """Float images as squares of `side` pixels; as they are if they have that size, or if side is None."""
+    if side is None or images.shape[2:] == (side, side):
+        return images
+    smaller = min(images.shape[2:]) > side
+    return F.interpolate(images, (side, side), mode="bilinear", antialias=smaller)
 
 
 class ArrayView:

@@ -40,7 +40,8 @@ class ImageReader:
             images = [images]
         if not isinstance(images, Sequence):
             images = list(images)
-        if self.transform.size is not None and images and all(isinstance(one, str | PathLike) for one in images):
+        files = bool(images) and all(isinstance(one, str | PathLike) for one in images)
+        if files and self.transform.size is not None and self.image_size is None:
             return FileImages(tuple(_existing(Path(one)) for one in images))
         rows = [self._pixels(one) for one in images]
         return ArrayImages(torch.stack(rows) if rows else torch.empty(0, self.channels, 1, 1, dtype=torch.uint8))
@@ -53,7 +54,8 @@ class ImageReader:
                 f"Images must be a uint8 array (images, {self.channels}, height, width), not "
                 f"{str(pixels.dtype).removeprefix('torch.')} {tuple(pixels.shape)}; a single one: image[None]."
             )
-        as_learned = self.transform.size is None and self.image_size in (None, tuple(pixels.shape[2:]))
+        wanted = None if self.transform.size else tuple(pixels.shape[2:])
+        as_learned = (self.image_size or wanted) == tuple(pixels.shape[2:])
         if as_learned or not len(pixels):
             return ArrayImages(pixels)
         return ArrayImages(torch.stack([self._pixels(one) for one in pixels]))
@@ -70,16 +72,16 @@ class ImageReader:
                 raise UserError(f"An image must be a uint8 array (channels, height, width), not {array.shape}.")
             image = Image.fromarray(array[0] if array.shape[0] == 1 else array.transpose(1, 2, 0))
         image = image.convert("L" if self.channels == 1 else "RGB")
+        if self.image_size is not None:
+            same = image.size == self.image_size[::-1]
+            return _tensor(image if same else image.resize(self.image_size[::-1], Image.Resampling.BILINEAR))
         if self.transform.size is not None:
-            crop = centre_crop(image, image.size, self.transform.size, self.transform.short_side)
-            return _tensor(crop)
-        if self.image_size is not None and image.size != self.image_size[::-1]:
-            image = image.resize(self.image_size[::-1], Image.Resampling.BILINEAR)
-        return _tensor(np.asarray(image))
+            return _tensor(centre_crop(image, image.size, self.transform.size, self.transform.short_side))
+        return _tensor(image)
 
 
-def _tensor(array: np.ndarray) -> Tensor:
-    pixels = torch.from_numpy(np.array(array))
+def _tensor(image: Image.Image | np.ndarray) -> Tensor:
+    pixels = torch.from_numpy(np.array(image))
     return pixels[None] if pixels.ndim == 2 else pixels.permute(2, 0, 1)
 
 

@@ -150,7 +150,8 @@ class DistributedGroup:
             is_new=self._cat(step.batch.is_new.to(torch.uint8), sizes).bool(),
             carried=None if step.batch.carried is None else self._cat(step.batch.carried, sizes),
         )
-        return Step(batch, self._whole_output(step.student, sizes), self._whole_output(step.teacher, sizes), step.task)
+        student, teacher = (self._whole_output(one, sizes) for one in (step.student, step.teacher))
+        return Step(batch, student, teacher, step.task, step.classes)
 
     def _whole_output(self, output: Output | None, sizes: list[int]) -> Any:
         """Features and scores, which the losses over a batch read; maps stay where they are."""

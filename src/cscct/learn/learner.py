@@ -21,7 +21,7 @@ from ..nets.trunk import join as join_backbone
 from ..predictors import PREDICTORS, ClassStatistics, LinearPredictor
 from ..seeding import derive, generator
 from ..specs import Finetune, NetworkSpec, PredictSpec, Stage
-from ..structs import Batch, Task
+from ..structs import Batch, SeenClasses, Task
 from .distributed import SINGLE_PROCESS, ProcessGroup
 from .loop import Listener, MomentumBuffers, StageInputs, StagePosition, StepHook, run_stage
 from .precision import precision_of
@@ -81,6 +81,7 @@ class Learner:
         self.linear: dict[str, LinearPredictor] = {}  # the other predictors on features
         self.statistics: dict[int, ClassStatistics] = {}  # of all images of each class, where nothing is trained
         self.similarity = torch.empty(0)  # (new classes, old classes): cosines in the previous feature space
+        self.previous_means = torch.empty(0)  # (classes seen, d): mean directions there, while a task is learned
 
     def learn(
         self,
@@ -102,7 +103,7 @@ class Learner:
             self.teacher = None if task.is_first else self.network.frozen_copy()
             guessed = not task.is_first or self.config.network.imprint_first  # rows of new classes, from features
             features = self._class_features(task) if guessed else ()
-            self.similarity = torch.empty(0) if task.is_first else self._similarity(features)
+            self._locate_classes(task, features)
             self.network.head.grow(self._first_rows(task, features))
         if ready is not None:
             self.network.load(ready)
@@ -116,6 +117,7 @@ class Learner:
                 self._herd(task)
         self._end_task(task)
         self.teacher = None
+        self.previous_means = torch.empty(0)
         _check_finite(self.network.state_dict(), task)
         self.means, statistics = self.evaluator.class_means(
             self.stream.train_view, self.memory.exemplars, self.config.predict.nme_aug
@@ -128,7 +130,7 @@ class Learner:
         that is known of other classes changes."""
         features = self._class_features(task)
         listener.step(task, "features", 0, 1, sum(map(len, features)), {})
-        self.similarity = torch.empty(0) if task.is_first else self._similarity(features)
+        self._locate_classes(task, features)
         self.statistics |= dict(zip(task.classes, map(ClassStatistics.of, features), strict=True))
         self._herd(task, features)
         known = list(self.statistics.values())
@@ -149,7 +151,7 @@ class Learner:
         """All weights that training may change, for a checkpoint; with `memory.exemplars` and the position in a stage,
         all there is to know."""
         teacher = self.teacher.state_dict() if self.teacher is not None else {}
-        found = {"means": self.means, "similarity": self.similarity}
+        found = {"means": self.means, "similarity": self.similarity, "previous_means": self.previous_means}
         carried = {str(label): rows for label, rows in self.memory.carried.items()}
         found |= _prefixed("carried.", carried) | _prefixed("network.", self.network.state_dict())
         for label, one in self.statistics.items():
@@ -162,6 +164,7 @@ class Learner:
         carried = _unprefixed("carried.", tensors)
         self.memory.carried = {label: carried[str(label)] for label in exemplars if str(label) in carried}
         self.means, self.similarity = tensors["means"], tensors["similarity"]
+        self.previous_means = tensors.get("previous_means", torch.empty(0))  # none in checkpoints of 0.2
         statistics = _unprefixed("statistics.", tensors)
         labels = sorted(exemplars) if statistics else ()
         self.statistics = {
@@ -201,9 +204,13 @@ class Learner:
         indices, labels = self.stream.seen_test(task.n_seen)
         return self.evaluator.test(self.stream.test_view, indices, labels, self.means, self.linear)
 
-    def _similarity(self, features: tuple[Tensor, ...]) -> Tensor:
-        """What controlled transfer keeps, class by class: between the mean directions of new and old classes."""
-        return torch.stack([class_mean(one) for one in features]) @ self.means.T
+    def _locate_classes(self, task: Task, features: tuple[Tensor, ...]) -> None:
+        """Mean directions of old and new classes in the previous feature space, and what controlled transfer keeps of
+        them, class by class: the cosines between new and old ones."""
+        self.similarity = self.previous_means = torch.empty(0)
+        if not task.is_first:
+            new = torch.stack([class_mean(one) for one in features])
+            self.similarity, self.previous_means = new @ self.means.T, torch.cat([self.means, new])
 
     def _first_rows(self, task: Task, features: tuple[Tensor, ...]) -> Tensor:
         head, spec = self.network.head, self.config.network
@@ -262,6 +269,7 @@ class Learner:
             parameters=[*self.network.backbone.parameters(), *head],
             batches=lambda epoch, start: self._batches(pool, self.config.train, task, "train", epoch, start),
             train_mode=True,
+            classes=self._seen_classes(pool),
             group=self.group,
             precision=self.precision,
         )
@@ -284,10 +292,18 @@ class Learner:
             parameters=self.network.head.trainable(old=True, scale=False),
             batches=lambda epoch, start: self._batches(pool, stage, task, "finetune", epoch, start),
             train_mode=stage.batch_norm == "drift",
+            classes=self._seen_classes(pool),
             group=self.group,
             precision=self.precision,
         )
         run_stage(inputs, stage, listener, on_step, _start(resume, "finetune"))
+
+    def _seen_classes(self, pool: Pool) -> SeenClasses | None:
+        """For the losses that look at classes; None in the first task."""
+        if not len(self.previous_means):
+            return None
+        counts = torch.bincount(pool.labels, minlength=len(self.previous_means))
+        return SeenClasses(self.previous_means.to(self.device), counts.to(self.device))
 
     def _inference_teacher(self, loss: WeightedSum) -> Network | None:
         return self.prepare(self.teacher) if self.teacher is not None and loss.needs_teacher else None

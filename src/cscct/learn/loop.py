@@ -16,7 +16,7 @@ from ..losses import WeightedSum
 from ..nets import Network
 from ..optim import OPTIMIZERS
 from ..specs import Stage
-from ..structs import Batch, Step, Task
+from ..structs import Batch, SeenClasses, Step, Task
 from .distributed import SINGLE_PROCESS, ProcessGroup
 from .precision import FULL, Precision
 
@@ -57,6 +57,7 @@ class StageInputs:
     parameters: list[nn.Parameter]
     batches: Callable[[int, int], Iterable[Batch]]  # of an epoch, from a step on
     train_mode: bool  # False keeps the batch-norm statistics as they are
+    classes: SeenClasses | None = None
     group: ProcessGroup = SINGLE_PROCESS
     precision: Precision = FULL
 
@@ -122,7 +123,7 @@ def _losses(inputs: StageInputs, network: nn.Module, batch: Batch, size: int) ->
         if inputs.teacher is not None and inputs.loss.needs_teacher:
             with torch.no_grad():
                 teacher = inputs.teacher(batch.images).first(own)
-    step = Step(batch, student, teacher, inputs.task)
+    step = Step(batch, student, teacher, inputs.task, inputs.classes)
     try:
         whole = group.gather_step(step, size) if inputs.loss.needs_whole_batch else None
         return inputs.loss(step, whole, group.loss_weight(own, size))

@@ -20,7 +20,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "csc": ("csc",),
     "ct": ("ct",),
     "cscct": ("csc", "ct"),
-}  # suffix -> loss terms
+}  # suffix -> loss terms; plugins may add to it
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,8 @@ def parse_method(text: str) -> tuple[Method, tuple[str, ...]]:
     if name not in METHODS:
         base, _, suffix = name.partition("+")
         if base in METHODS:
-            raise UserError(f"There is no addition +{suffix}{suggest(suffix, EXTRAS)}; there are +csc, +ct and +cscct.")
+            known = " and ".join(", ".join(f"+{one}" for one in EXTRAS).rsplit(", ", 1))
+            raise UserError(f"There is no addition +{suffix}{suggest(suffix, EXTRAS)}; there are {known}.")
         raise UserError(f"There is no method {name!r}{suggest(name, METHODS)}; `cscct list` shows them all.")
     if additions and not METHODS[name].trains:
         raise UserError(
@@ -98,8 +99,14 @@ def parse_method(text: str) -> tuple[Method, tuple[str, ...]]:
 def canonical_name(text: str) -> str:
     """One spelling for each combination: `lucir+csc+ct` is `lucir+cscct`."""
     method, terms = parse_method(text)
-    suffix = next((suffix for suffix, wanted in EXTRAS.items() if set(wanted) == set(terms)), None)
-    return f"{method.name}+{suffix}" if suffix else method.name
+    one = [suffix for suffix, wanted in EXTRAS.items() if set(wanted) == set(terms)][:1]
+    return "+".join([method.name, *(one or dict.fromkeys(split_method(text)[1]))])
+
+
+def foreign_terms(text: str) -> set[str]:
+    """The loss terms that additions bring to other methods, and that this one has neither by an addition nor itself."""
+    method, added = parse_method(text)
+    return {term for terms in EXTRAS.values() for term in terms} - {*added, *method.settings.get("loss", {})}
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

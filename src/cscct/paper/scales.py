@@ -1,15 +1,15 @@
 """The sizes at which the paper's results can be repeated.
 
-`paper` is the whole thing. The other two are its shape in small, on CIFAR-100, for a machine without a GPU: the same
+`paper` is the whole thing. The others are its shape in small, on CIFAR-100, for a machine without a GPU: the same
 methods, losses and order of events; fewer classes, images, epochs and layers. Their numbers are not the paper's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from ..config import load_preset
+from ..config import load_preset, merge
 from ..methods import METHODS
 from ..yamltext import Raw
 
@@ -22,14 +22,15 @@ class Scale:
 
     name: str
     dataset: str
-    classes: int
+    classes: Mapping[int, int]
     first: int  # classes of the first task, where the paper has 50
     steps: Mapping[str, Mapping[int, int]]  # for each of the paper's datasets: the paper's C -> ours
-    epochs: Mapping[int, int]  # those of a balanced stage included
+    epochs: Mapping[int, int] | None  # those of a balanced stage included; None: as the network's own preset has them
     images: Mapping[int, int] | None  # training images a class; None: all
     test_images: int | None
-    depth: int
-    shrink: int  # batch and memory are so many times smaller
+    network: str  # in words
+    shrink: int = 1  # batch and memory are so many times smaller
+    own: Raw = field(default_factory=dict)  # further settings
 
     def protocol(self, dataset: str, B: int, C: int) -> tuple[int, int]:
         step = self.steps[dataset][C]
@@ -45,30 +46,34 @@ class Scale:
             return ", ".join(f"{value} at C={step}" for step, value in values.items())
 
         images = "all their images" if self.images is None else f"{by_step(self.images)} training images a class"
+        epochs = "" if self.epochs is None else f", epochs: {by_step(self.epochs)}"
         return (
-            f"{self.classes} classes of CIFAR-100 (B={self.first} where the paper has 50), {images}, "
-            f"ResNet-{self.depth}, epochs: {by_step(self.epochs)}, batch {128 // self.shrink} for the paper's 128, "
+            f"{by_step(self.classes)} classes of CIFAR-100 (B={self.first} where the paper has 50), {images}, "
+            f"{self.network}{epochs}, batch {128 // self.shrink} for the paper's 128, "
             f"{self.memory(20)} exemplars a class for its 20, one thread"
         )
 
     def layer(self, base: str, dataset: str, B: int, C: int, memory: int, batch_size: int) -> Raw:
         """The settings of a cell at this scale."""
         first, step = self.protocol(dataset, B, C)
-        epochs = self.epochs[step]
         layer: Raw = {
             "protocol": {"base": first, "step": step},
-            "data": {"classes": self.classes, "test_per_class": self.test_images},
-            "network": {"depth": self.depth},
-            "train": {"epochs": epochs, "batch_size": batch_size * 128 // USUAL_BATCH[dataset] // self.shrink},
+            "data": {"classes": self.classes[step], "test_per_class": self.test_images},
+            "train": {"batch_size": batch_size * 128 // USUAL_BATCH[dataset] // self.shrink},
             "memory": {"per_class": self.memory(memory)},
             "runtime": {"threads": 1},
         }
         if self.images is not None:
             layer["data"]["train_per_class"] = self.images[step]
         if METHODS[base].settings.get("finetune"):
-            balanced = max(1, epochs // 8)  # 20 of 160; they are among the epochs
+            layer["finetune"] = {"batch_size": 128 // self.shrink}
+        if self.epochs is not None:
+            epochs = self.epochs[step]
+            balanced = max(1, epochs // 8) if "finetune" in layer else 0  # 20 of 160; they are among the epochs
             layer["train"]["epochs"] = epochs - balanced
-            layer["finetune"] = {"epochs": balanced, "batch_size": 128 // self.shrink}
+            if balanced:
+                layer["finetune"]["epochs"] = balanced
+        merge(layer, self.own)
         if dataset != self.dataset:  # what the recipe for the paper's dataset says of the losses
             layer["loss"] = dict(load_preset(dataset)["bases"][METHODS[base].preset_name].get("loss", {}))
         return layer
@@ -80,27 +85,58 @@ SCALES: dict[str, Scale | None] = {
     "cpu": Scale(
         name="cpu",
         dataset="cifar100",
-        classes=40,
+        classes={1: 40, 2: 40, 4: 40},
         first=20,
         steps={"cifar100": {1: 1, 2: 2, 5: 4}, "imagenet-subset": {2: 1, 5: 2, 10: 4}},
         epochs={1: 6, 2: 6, 4: 6},
         images={1: 50, 2: 80, 4: 120},
         test_images=20,
-        depth=8,
+        network="ResNet-8",
         shrink=4,
+        own={"network": {"depth": 8}},
     ),
     # At most 25 minutes a run on one core.
     "cpu-large": Scale(
         name="cpu-large",
         dataset="cifar100",
-        classes=60,
+        classes={1: 60, 2: 60, 5: 60},
         first=30,
         steps={"cifar100": {1: 1, 2: 2, 5: 5}, "imagenet-subset": {2: 1, 5: 2, 10: 5}},
         epochs={1: 6, 2: 9, 5: 12},
         images=None,
         test_images=None,
-        depth=8,
-        shrink=1,
+        network="ResNet-8",
+        own={"network": {"depth": 8}},
+    ),
+    # About an hour a run on one core. Seeds change the class order too.
+    "cpu-deep": Scale(
+        name="cpu-deep",
+        dataset="cifar100",
+        classes={1: 58, 2: 66, 5: 70},
+        first=50,
+        steps={"cifar100": {1: 1, 2: 2, 5: 5}, "imagenet-subset": {2: 1, 5: 2, 10: 5}},
+        epochs={1: 20, 2: 20, 5: 20},
+        images=None,
+        test_images=None,
+        network="ResNet-14",
+        own={"network": {"depth": 14}, "data": {"order": "seed"}},
+    ),
+    # The upper stages of a pretrained network: a few minutes a run on one core, all 100 classes. Seeds change the class
+    # order too.
+    "cpu-pretrained": Scale(
+        name="cpu-pretrained",
+        dataset="cifar100",
+        classes={2: 100, 5: 100, 10: 100},
+        first=50,
+        steps={"cifar100": {1: 2, 2: 5, 5: 10}, "imagenet-subset": {2: 2, 5: 5, 10: 10}},
+        epochs=None,
+        images={2: 100, 5: 100, 10: 100},
+        test_images=50,
+        network="the last stages of EfficientNet-Lite0, pretrained on ImageNet, at 96 pixels",
+        own={
+            "network": {"backbone": "efficientnet-lite0", "train_from": 6},
+            "data": {"transform": {"size": 96}, "order": "seed"},
+        },
     ),
 }
 

@@ -41,6 +41,11 @@ def seconds(settings: Settings) -> tuple[float, float] | None:
     return times[0], sum(times[1:])
 
 
+def rule_holds(settings: Settings) -> bool:
+    """Whether `seconds` means something before any run has been measured: for the residual networks, on a CPU."""
+    return "resnet" in settings.network.backbone and settings.runtime.device not in ("cuda", "mps")
+
+
 def _steps(settings: Settings, task: Task, train: int) -> float:
     """Steps of training in a task."""
     if not settings.network.trained:

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..config import ABBREVIATIONS, merge, preset_layers, resolve, tuned_for
 from ..errors import UserError
-from ..methods import EXTRAS, canonical_name, parse_method, suggest
+from ..methods import canonical_name, foreign_terms, suggest
 from ..runs.folder import RunFolder
 from ..specs import Stage
 from ..yamltext import Raw, nested
@@ -136,10 +136,10 @@ def _layers(settings: Mapping[str, Any]) -> list[Raw]:
 
 
 def _concerns(key: str, method: str) -> bool:
-    """Settings of CSC and CT do not concern a method without them: it is run once, not once for each value."""
+    """Settings of an addition do not concern a method without it: it is run once, not once for each value."""
     section, _, rest = key.partition(".")
     term = rest.partition(".")[0]
-    return section != "loss" or term not in EXTRAS["cscct"] or term in parse_method(method)[1]
+    return section != "loss" or term not in foreign_terms(method)
 
 
 def with_linear_rate(layers: Sequence[Raw], method: str, dataset: str, recipe: str) -> list[Raw]:

@@ -13,7 +13,7 @@ from ..learn.protocol import with_protocol
 from ..runs.first_tasks import first_task_fingerprint
 from ..runs.folder import RunFolder, State
 from .datasets import DatasetCache
-from .estimate import START_SECONDS, measured_ratio, seconds
+from .estimate import START_SECONDS, measured_ratio, rule_holds, seconds
 
 PlanState = State | Literal["damaged"]
 
@@ -125,9 +125,9 @@ def summarize_plan(plan: Sequence[PlannedRun], processes: int) -> PlanSummary:
 
 
 def _seconds_left(run: PlannedRun, ratio: float | None, first_task_ready: bool) -> float | None:
-    """None where it cannot be told: the rule of thumb is for CPUs."""
+    """None where it cannot be told: until a run is finished there is only a rule of thumb, for ResNets on CPUs."""
     expected = seconds(run.settings)
-    if expected is None or (ratio is None and run.settings.runtime.device in ("cuda", "mps")):
+    if expected is None or (ratio is None and not rule_holds(run.settings)):
         return None
     first, rest = expected
     return START_SECONDS + (rest + (0.0 if first_task_ready else first)) * (ratio or 1.0)

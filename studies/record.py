@@ -1,0 +1,55 @@
+"""Writes what the runs of a study came to into a small file: `python studies/record.py NAME FOLDER`.
+
+A row for each run in FOLDER, failed and unfinished ones too, in studies/records/NAME.csv. tables.py makes the tables of
+the documents from these files.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import Any
+
+from cscct.analysis.load import Run, find_runs, read_run
+from cscct.analysis.statistics import METRICS
+from cscct.learn.predict import HEADLINES
+
+RECORDS = Path(__file__).parent / "records"
+SETTINGS = {"B": ("protocol", "base"), "C": ("protocol", "step"), "batch": ("train", "batch_size")}
+COLUMNS = ("method", "seed", "variant", *SETTINGS, "version", "status", "tasks", "prediction", *METRICS)
+COLUMNS += tuple(f"{name}.{metric}" for name in HEADLINES for metric in METRICS[:2])
+
+
+def row(run: Run) -> dict[str, Any]:
+    """variant: what the folder's name says beyond method and seed. Accuracies are percent, of the method's own
+    prediction; those of every prediction are in the last columns."""
+    name = run.path.name.removeprefix(run.method).removesuffix(f"seed{run.seed}").strip("_-")
+    found = {key: run.settings[section][field] for key, (section, field) in SETTINGS.items()}
+    found |= {"method": run.method, "seed": run.seed, "variant": name, "version": run.settings.get("cscct_version")}
+    found |= {"status": run.result["status"], "tasks": len(run.sizes), "prediction": run.headline}
+    if run.finished:
+        found |= {metric: rounded(run.summary[metric]) for metric in METRICS}
+        for prediction, summary in run.result["summary"].items():
+            found |= {f"{prediction}.{metric}": rounded(summary[metric]) for metric in METRICS[:2]}
+    return found
+
+
+def rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def main() -> None:
+    name, folder = sys.argv[1:]
+    runs = [run for run in map(read_run, find_runs([Path(folder)])) if run.result["tasks"]]
+    rows = sorted((row(run) for run in runs), key=lambda one: (one["variant"], one["method"], one["seed"]))
+    RECORDS.mkdir(exist_ok=True)
+    with (RECORDS / f"{name}.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    print(f"{len(rows)} runs, {sum(one['status'] == 'finished' for one in rows)} of them finished.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Writes the tables of studies into the documents, from the files in studies/records. `--check` only compares.
+
+A table stands between `<!-- table NAME -->` and `<!-- end of table -->`.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from cscct.analysis.statistics import AVERAGE, Difference, paired, spread
+
+ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "README.md",)
+LAST = "last_accuracy"
+Row = dict[str, str]
+
+
+def read(name: str) -> list[Row]:
+    """The finished runs of a study."""
+    with (ROOT / "studies" / "records" / f"{name}.csv").open(newline="") as file:
+        return [row for row in csv.DictReader(file) if row["status"] == "finished"]
+
+
+def by_seed(rows: Sequence[Row], method: str, metric: str) -> dict[str, float]:
+    return {row["seed"]: float(row[metric]) for row in rows if row["method"] == method and row[metric]}
+
+
+def mean(rows: Sequence[Row], method: str, metric: str) -> str:
+    """`89.2 ± 0.4` over the seeds; nothing where there is no run."""
+    values = list(by_seed(rows, method, metric).values())
+    if not values:
+        return ""
+    found = spread(values)
+    return f"{found.mean:.2f}" + (f" ± {found.deviation:.2f}" if found.deviation else "")
+
+
+def difference(rows: Sequence[Row], method: str, other: str, metric: str) -> Difference | None:
+    """Over the seeds that both have."""
+    own, against = by_seed(rows, method, metric), by_seed(rows, other, metric)
+    seeds = sorted(own.keys() & against.keys())
+    return paired([own[seed] for seed in seeds], [against[seed] for seed in seeds], other) if seeds else None
+
+
+def told(found: Difference | None) -> str:
+    """`+0.31 [-0.12, +0.74]`"""
+    if found is None or found.low is None:
+        return ""
+    return f"{found.mean:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def pretrained() -> str:
+    """Photographs and birds: every method against LDA, and CSCCT against the method without it."""
+    methods = ("ncm", "lda", "ridge", "lucir", "lucir+cscct", "podnet", "podnet+cscct")
+    studies = {name: read(name) for name in ("photos", "birds")}
+    header = ["method"]
+    for name in studies:
+        header += [f"{name}: average", "last", "last, against `lda`", "average, against the method without CSCCT"]
+    rows = []
+    for method in methods:
+        line = [f"`{method}`"]
+        for found in studies.values():
+            base = method.partition("+")[0]
+            line += [mean(found, method, AVERAGE), mean(found, method, LAST)]
+            line.append(told(difference(found, method, "lda", LAST)) if method != "lda" else "")
+            line.append(told(difference(found, method, base, AVERAGE)) if method != base else "")
+        rows.append(line)
+    for method in ("lucir", "podnet"):
+        line = [f"all classes at once, `{method}`"]
+        for name in studies:
+            found = [*read(f"{name}-joint"), *(row for row in studies[name] if row["method"] == "lda")]
+            line += ["", mean(found, method, LAST), told(difference(found, method, "lda", LAST)), ""]
+        rows.append(line)
+    return markdown(header, rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {"pretrained": pretrained}
+
+
+def written(text: str) -> str:
+    """A page with its tables as the records give them."""
+    for name, make in TABLES.items():
+        begin, end = f"<!-- table {name} -->\n", "<!-- end of table -->\n"
+        if begin in text:
+            before, _, rest = text.partition(begin)
+            text = before + begin + "\n" + make() + "\n" + end + rest.partition(end)[2]
+    return text
+
+
+def main() -> int:
+    pages = {page: (page.read_text(), written(page.read_text())) for page in PAGES}
+    if "--check" in sys.argv:
+        return int(any(old != new for old, new in pages.values()))
+    for page, (_, new) in pages.items():
+        page.write_text(new)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
