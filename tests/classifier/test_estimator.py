@@ -131,6 +131,20 @@ def test_an_interruption_leaves_the_model_as_it_was(what: str) -> None:
     assert vars(model) == state
 
 
+def test_pictures_that_were_learned_before_are_told() -> None:
+    """A folder that is learned twice by mistake, or a picture that was learned under another label."""
+    red, green = pictures((200, 60, 60), 8), pictures((60, 200, 60), 6, 3)
+    model = colours_model().learn(np.concatenate([green, red[2:3]]), "green")  # 8 of red, 8 of blue before
+    assert [(one.kind, one.path, one.text) for one in model.report_.problems] == [
+        ("duplicate", "green", "image 7 was learned before in the class red")
+    ]
+    model.learn(red, "red")
+    problems = {(one.path, one.text) for one in model.report_.problems}
+    assert ("red", "8 of its images were learned before, the first of them image 1") in problems
+    assert ("red", "image 3 was learned before in the class green") in problems
+    assert not model.learn(pictures((120, 120, 120), 6, 9), "grey").report_.problems
+
+
 def test_a_folder_of_class_folders(tmp_path: Path) -> None:
     for name, colour in {"red": (200, 60, 60), "blue": (60, 60, 200)}.items():
         (tmp_path / name).mkdir()

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ..data.registry import Progress
 from ..errors import UserError
+from ..predictors import ClassStatistics
 from .features import FeatureExtractor
 from .images import FEW, Item, Problem, as_items, read_folder, shown
 from .labels import Label, as_labels
+
+ROUNDING = 1e-4  # by how much of their length features of the same pixels may differ
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Given:
 
 
 def read_given(
-    extractor: FeatureExtractor, images: Any, labels: Any, known: Collection[Label], progress: Progress
+    extractor: FeatureExtractor, images: Any, labels: Any, known: Mapping[Label, ClassStatistics], progress: Progress
 ) -> Given:
     """Reads a folder of class folders (labels: None) or images with labels. known: classes learned before."""
     problems: list[Problem] = []
@@ -48,6 +52,7 @@ def read_given(
         problems.append(Problem("unreadable", _place(items, index), reason))
     problems += _duplicates(found.digests, found.readable, items, names)
     kept = [names[i] for i in found.readable]
+    problems += _learned_before(found.features, kept, [_place(items, i) for i in found.readable], known)
     if not kept:
         raise UserError(f"No image can be read: {problems[0].text}." if problems else "There are no images to learn.")
     for name in sorted(set(names) - set(known)):
@@ -74,3 +79,28 @@ def _duplicates(
             text = f"the same picture as {_place(items, other)} {where}"
             problems.append(Problem("duplicate", _place(items, index), text))
     return problems
+
+
+def _learned_before(
+    features: Tensor, labels: Sequence[Label], places: Sequence[str], known: Mapping[Label, ClassStatistics]
+) -> list[Problem]:
+    """Pictures whose features are those of one that was learned, where these are kept; a problem for each pair of
+    classes."""
+    found: dict[tuple[Label, Label], list[str]] = {}
+    rows = features.double()
+    for old, one in known.items():
+        if one.samples is not None:
+            same = torch.cdist(rows, one.samples.double()).amin(dim=1) <= ROUNDING * rows.norm(dim=1)
+            for index in torch.nonzero(same)[:, 0].tolist():
+                found.setdefault((labels[index], old), []).append(places[index])
+    return [
+        Problem("duplicate", str(new), _counted(len(same), old if old != new else None, same[0]))
+        for (new, old), same in found.items()
+    ]
+
+
+def _counted(count: int, label: Label | None, first: str) -> str:
+    where = "" if label is None else f" in the class {label}"
+    if count == 1:
+        return f"{first} was learned before{where}"
+    return f"{count} of its images were learned before{where}, the first of them {first}"
