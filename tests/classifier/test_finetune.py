@@ -13,7 +13,6 @@ from torch import nn
 from cscct import IncrementalClassifier, UserError
 from cscct.classifier import finetune
 from cscct.nets import StagedBackbone
-from cscct.nets.dual import DualBackbone
 from small_models import Colours, pictures
 
 COLOURS = {"red": (200, 60, 60), "blue": (60, 60, 200), "green": (60, 200, 60), "grey": (120, 120, 120)}
@@ -53,17 +52,12 @@ def test_a_kept_fine_tuning_changes_the_network_and_the_statistics() -> None:
     assert first is not None
     assert set(first) == {"training_free", "fine_tuned", "kept", "method", "seconds"}
     assert first["kept"]
-    assert isinstance(tuned._extractor.backbone, DualBackbone)
-    x = images("red")[0]
-    untrained = model().learn(*images("red", "blue")).features(x)
-    np.testing.assert_allclose(tuned.features(x)[:, :12], untrained, atol=1e-5)  # what it said before is still said
     old = {name: one.clone() for name, one in tuned._extractor.backbone.state_dict().items()}
     seen: list[str] = []
     tuned.learn(*images("green", "grey"), progress=lambda what, done, total: seen.append(what))
     changed = {name for name, one in tuned._extractor.backbone.state_dict().items() if not torch.equal(one, old[name])}
     assert changed
-    assert all(name.startswith("tuned.stages.1") for name in changed)  # before network.train_from it is frozen
-    np.testing.assert_allclose(tuned.features(x)[:, :12], untrained, atol=1e-5)
+    assert all(name.startswith("stages.1") for name in changed)  # what lies before network.train_from is frozen
     assert {label: one.count for label, one in tuned.statistics_.items()} == {
         "blue": 5,  # what is kept of the classes learned before
         "red": 5,
@@ -73,6 +67,7 @@ def test_a_kept_fine_tuning_changes_the_network_and_the_statistics() -> None:
     assert tuned.tuned_ == ["blue", "red", "green", "grey"]
     assert {count for _, count in tuned.report_.after.values()} == {1, 2}  # the images that were held back
     assert "fine-tuning" in seen
+    x = images("red")[0]
     rows = torch.from_numpy(tuned.features([*tuned.exemplars_["red"]]))
     torch.testing.assert_close(tuned.statistics_["red"].rows, rows, atol=1e-4, rtol=1e-4)
     assert tuned.predict(x).shape == (10,)

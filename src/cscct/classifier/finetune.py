@@ -1,9 +1,5 @@
 """Fine-tuning the last stages of the network with a method of class-incremental learning, and judging the result on
-images that were held back from it.
-
-The stages as they were before any fine-tuning are kept beside the fine-tuned ones, and the predictor reads the features
-of both: on forty species of birds that was better than either alone.
-"""
+images that were held back from it."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -26,8 +22,7 @@ from ..errors import UserError
 from ..learn.build import learner_with
 from ..learn.learner import Learner
 from ..memory import class_mean
-from ..nets import HEADS, IMPRINTS, Network, StagedBackbone, Top
-from ..nets.dual import DualBackbone
+from ..nets import HEADS, IMPRINTS, Network, StagedBackbone
 from ..predictors import PREDICTORS, ClassStatistics
 from ..runs.listeners import Listener
 from ..seeding import derive, generator
@@ -95,17 +90,15 @@ def attempt(extractor: FeatureExtractor, request: Request, progress: Progress) -
     training-free predictor makes no mistake."""
     started = time.perf_counter()
     learner = _learner(extractor, request)
-    original = _original_stages(extractor, learner)
-    student, kept = (_features(one, learner, request) for one in (learner.network.backbone, original))
-    before = _side_by_side(kept, student) if isinstance(extractor.backbone, DualBackbone) else student
+    before = _features(learner, request)
     rest = {label: without_fold(request.statistics[label], HELD_BACK_FOLD)[0] for label in before}
     plain = _judged(rest, before, request)
     if _percent(plain) == 100 and not request.always:
         return None
-    _start_head(learner, student, request)
+    _start_head(learner, before, request)
     task = learner.stream.tasks[-1]
     learner.learn(task, _Steps(progress, learner.planned_images(task)))
-    after = _side_by_side(kept, _features(learner.network.backbone, learner, request))
+    after = _features(learner, request)
     own = {label: ClassStatistics.of(rows[~held_back(len(rows))]) for label, rows in after.items()}
     tuned = _judged(own, after, request)
     figures = {
@@ -116,7 +109,7 @@ def attempt(extractor: FeatureExtractor, request: Request, progress: Progress) -
         "seconds": round(time.perf_counter() - started, 1),
     }
     statistics = {label: ClassStatistics.of(rows) for label, rows in after.items()}
-    return Outcome(figures, _backbone(learner, original), statistics, tuned)
+    return Outcome(figures, learner.whole_network().backbone, statistics, tuned)
 
 
 def try_finetuning(
@@ -155,11 +148,10 @@ def what_stays(gone: Sequence[Label], tuned: Sequence[Label]) -> list[str]:
 
 def _learner(extractor: FeatureExtractor, request: Request) -> Learner:
     """With the present network, a stream of the images and the exemplars in the memory."""
-    present = extractor.backbone
-    backbone = copy.deepcopy(present.fine_tuned if isinstance(present, DualBackbone) else present)
+    backbone = copy.deepcopy(extractor.backbone)
     settings = _settings(extractor, request)
     spec = settings.network
-    head = HEADS[spec.head](int(backbone.features), spec.rows_per_class)  # type: ignore[arg-type]
+    head = HEADS[spec.head](extractor.width, spec.rows_per_class)
     network = Network(backbone, head, relu_head=spec.relu_head, frozen_norms=spec.batch_norm == "frozen")
     learner = learner_with(network, settings, _stream(extractor, request))
     learner.memory.exemplars = {label: list(learner.stream.train[label]) for label in range(len(request.old))}
@@ -178,7 +170,7 @@ def _settings(extractor: FeatureExtractor, request: Request) -> Settings:
         layers.insert(0, load_preset("pretrained")["common"])
     else:
         wanted["network"] = {"backbone": request.backbone}
-    if not isinstance(extractor.backbone, StagedBackbone | DualBackbone):
+    if not isinstance(extractor.backbone, StagedBackbone):
         wanted["network"] = {**wanted.get("network", {}), "train_from": 0}
     return resolve(request.method, "folder", overrides=layers)
 
@@ -198,35 +190,12 @@ def _stream(extractor: FeatureExtractor, request: Request) -> Stream:
     return Stream(tasks, tuple(map(str, classes)), view, view, tuple(train), tuple(test))
 
 
-def _original_stages(extractor: FeatureExtractor, learner: Learner) -> nn.Module | None:
-    """The stages that are going to be trained, as they were before any fine-tuning; None if all stages are trained."""
-    if learner.trunk is None:
-        return None
-    present = extractor.backbone
-    return copy.deepcopy(present.original if isinstance(present, DualBackbone) else learner.network.backbone)
-
-
-def _backbone(learner: Learner, original: nn.Module | None) -> nn.Module:
-    if learner.trunk is None:
-        return learner.whole_network().backbone
-    return DualBackbone(learner.trunk, cast(Top, original), cast(Top, learner.network.backbone))
-
-
-def _side_by_side(*features: Mapping[Label, Tensor]) -> dict[Label, Tensor]:
-    return {label: torch.cat([one[label] for one in features if one], dim=1) for label in features[-1]}
-
-
-def _features(stages: nn.Module | None, learner: Learner, request: Request) -> dict[Label, Tensor]:
-    """What these stages, in the place of the learner's, say of all images, class by class in their order."""
-    if stages is None:
-        return {}
-    stream, head = learner.stream, learner.network.head
-    reader = copy.copy(learner.evaluator)
-    reader.network = Network(stages, head)
-    read = reader.features
+def _features(learner: Learner, request: Request) -> dict[Label, Tensor]:
+    """Of all images, class by class in their order."""
+    stream, read = learner.stream, learner.evaluator.features
     trained = torch.tensor([index for one in stream.train for index in one])
     held = torch.tensor([index for one in stream.test for index in one], dtype=torch.int64)
-    rows = torch.empty(len(trained) + len(held), head.features)
+    rows = torch.empty(len(trained) + len(held), learner.network.head.features)
     rows[trained] = read(stream.train_view, trained)
     if len(held):
         rows[held] = read(stream.test_view, held)

@@ -14,8 +14,6 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from ..errors import UserError
-from ..nets import StagedBackbone
-from ..nets.dual import DualBackbone
 from ..nets.names import parse_backbone
 from ..predictors import PREDICTORS, ClassStatistics, LinearPredictor
 from ..specs import Spec, TransformSpec
@@ -54,7 +52,6 @@ class Packed(Spec):
     unit: bool
     classes: list[PackedClass]
     tuned: list[str | bool | int] = field(default_factory=list)
-    dual_from: Annotated[int, Field(ge=1)] | None = None  # the first stage that exists twice, in a fine-tuned network
     history: list[dict[str, Any]] = field(default_factory=list)
     report: dict[str, Any] = field(default_factory=dict)
 
@@ -90,7 +87,6 @@ def pack(model: IncrementalClassifier) -> tuple[Packed, dict[str, bytes]]:
         classes.append(PackedClass(label, one.count, files.tensors(tensors), images))
     head = model._predictor
     extractor = getattr(model, "_extractor", None)
-    module = None if extractor is None else extractor.backbone
     packed = Packed(
         params=params,
         backbone=_architecture(name),
@@ -102,7 +98,6 @@ def pack(model: IncrementalClassifier) -> tuple[Packed, dict[str, bytes]]:
         unit=False if head is None else head.unit,
         classes=classes,
         tuned=model.tuned_,
-        dual_from=module.stage if isinstance(module, DualBackbone) else None,
         history=model.history_,
         report=model.report_.as_dict(),
     )
@@ -132,8 +127,6 @@ def unpack(
     model._check_values()
     if packed.weights is not None and packed.backbone is not None and packed.transform is not None:
         module = backbone_module(packed.backbone if backbone is None else backbone, weights=False)
-        if packed.dual_from is not None and isinstance(module, StagedBackbone):
-            module = DualBackbone.of(module, packed.dual_from)
         weights = _tensors(read, packed.weights)
         try:
             module.load_state_dict(weights)
