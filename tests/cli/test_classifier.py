@@ -205,6 +205,13 @@ def test_changes_made_meanwhile_are_not_overwritten(
     assert len(ModelFolder(model).versions()) == 3
 
 
+def test_a_message_that_cannot_be_stored_is_refused_before_anything_is_learned(
+    model: Path, pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(IncrementalClassifier, "learn")
+    assert "not valid text" in refused("learn", model, pictures / "first", "-m", "caf\udce9")
+
+
 def test_info_tells_what_a_model_holds(taught: Any) -> None:
     found = json.loads(told("info", taught[0], "--json"))
     assert found["classes"] == {"ash": 5, "birch": 8, "cedar": 5, "fir": 5}
