@@ -84,6 +84,10 @@ def test_logging_in_sets_a_cookie(guarded: TestClient) -> None:
         assert word in cookie
     assert guarded.get("/api/model").status_code == 200
     assert guarded.get("/").status_code == 200
+    ours = cookie.partition(";")[0]
+    guarded.cookies.clear()
+    odd = f'settings={{"a": [1, 2]}}; {ours}'  # the first of another server on the same host
+    assert guarded.get("/api/model", headers={"cookie": odd}).status_code == 200
 
 
 def test_the_printed_address_logs_in(guarded: TestClient) -> None:
