@@ -12,6 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
+from cscct.classifier.changes import forget_classes
 from cscct.classifier.serve import create_app
 from cscct.classifier.store import ModelFolder
 from cscct.errors import UserError
@@ -153,8 +154,16 @@ def test_a_model_can_begin_with_nothing(tmp_path: Path) -> None:
             assert client.request(method, f"/api/{path}").status_code == 409, path
         refused = client.post("/api/classify", files=files(encoded(RED)))
         assert refused.status_code == 409
-        assert "learned nothing" in refused.json()["detail"]
+        assert "no classes" in refused.json()["detail"]
         stage(client, "red", encoded(RED))
+
+
+def test_a_model_without_classes_is_told_as_such(client: TestClient, folder: Path) -> None:
+    forget_classes(folder, ["red", "green", "blue"])
+    model = client.get("/api/model").json()
+    assert (model["version"], model["classes"]) == (3, [])
+    for answer in (client.get("/api/map"), client.post("/api/classify", files=files(encoded(RED)))):
+        assert (answer.status_code, "no classes" in answer.json()["detail"]) == (409, True)
 
 
 def test_exemplars_are_served(client: TestClient) -> None:

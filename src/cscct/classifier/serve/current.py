@@ -27,6 +27,27 @@ class Loaded:
     versions: list[Version]
     stamp: object
 
+    def classes(self) -> list[ClassInfo]:
+        if self.model is None:
+            return []
+        after = (self.report() or {}).get("after", {})
+        found = []
+        for label in self.model.classes_.tolist():
+            right, count = after.get(str(label), (None, None))
+            images = self.model.statistics_[label].count
+            kept = len(self.model.exemplars_.get(label, ()))
+            found.append(ClassInfo(name=str(label), images=images, exemplars=kept, right=right, count=count))
+        return found
+
+    def report(self) -> dict[str, Any] | None:
+        """What the last learning step did."""
+        report = getattr(self.model, "report_", None)
+        return None if report is None else report.as_dict()
+
+    def version_infos(self) -> list[VersionInfo]:
+        """Newest first."""
+        return [_version_info(one) for one in reversed(self.versions)]
+
 
 class CurrentModel:
     """Keeps the last version that could be loaded. Its methods may be called from several threads."""
@@ -79,9 +100,10 @@ class CurrentModel:
         return found.st_mtime_ns, found.st_ino, found.st_size
 
     def model(self) -> tuple[int, IncrementalClassifier]:
+        """The number of the version that answers, and the model."""
         loaded = self.get()
-        if loaded.model is None:
-            raise HTTPException(409, "The model has learned nothing yet: add photographs to a class, and learn them.")
+        if loaded.model is None or not len(loaded.model.classes_):
+            raise HTTPException(409, "The model has no classes: add photographs to a class, and learn them.")
         return loaded.number, loaded.model
 
     def classify(self, uploads: Sequence[Upload], top: int) -> tuple[int, list[Answer]]:
@@ -95,28 +117,6 @@ class CurrentModel:
             found = [Prediction(label=str(label), score=score) for label, score in best]
             answers.append(Answer(filename=upload.filename, predictions=found, unknown=bool(unknown)))
         return number, answers
-
-    def classes(self) -> list[ClassInfo]:
-        model = self.get().model
-        if model is None:
-            return []
-        after = (self.report() or {}).get("after", {})
-        found = []
-        for label in model.classes_:
-            right, count = after.get(str(label), (None, None))
-            images = model.statistics_[label].count
-            kept = len(model.exemplars_.get(label, ()))
-            found.append(ClassInfo(name=str(label), images=images, exemplars=kept, right=right, count=count))
-        return found
-
-    def report(self) -> dict[str, Any] | None:
-        """What the last learning step did."""
-        report = getattr(self.get().model, "report_", None)
-        return None if report is None else report.as_dict()
-
-    def versions(self) -> list[VersionInfo]:
-        """Newest first."""
-        return [_version_info(one) for one in reversed(self.get().versions)]
 
     def exemplar(self, index: int, number: int) -> bytes:
         """A photograph that was kept, as JPEG."""

@@ -55,12 +55,13 @@ router = APIRouter(prefix="/api", responses=refusals())
 @router.get("/model")
 def get_model(service: Served) -> ModelInfo:
     """The model that answers now, its classes and its versions."""
+    loaded = service.model.get()  # once: a newer version may come meanwhile
     return ModelInfo(
         name=service.path.resolve().name,
-        version=service.model.get().number,
-        classes=service.model.classes(),
-        versions=service.model.versions(),
-        report=service.model.report(),
+        version=loaded.number,
+        classes=loaded.classes(),
+        versions=loaded.version_infos(),
+        report=loaded.report(),
         trouble=service.model.trouble,
         limits=asdict(service.limits),
     )
@@ -148,7 +149,7 @@ def undo(service: Served) -> ModelInfo:
 @router.post("/restore", responses=refusals(400, 404, 409, 413, 422))
 def restore(wanted: Restore, service: Served) -> ModelInfo:
     """Makes another version the current one."""
-    if wanted.version not in {one.number for one in service.model.versions()}:
+    if wanted.version not in {one.number for one in service.model.get().versions}:
         raise HTTPException(404, f"There is no version {wanted.version}.")
     service.change_version(lambda: service.model.folder.restore(wanted.version))
     return get_model(service)

@@ -42,7 +42,7 @@ class Service:
         _check_folder(self.path)
         with self.staging.opened():
             self.model.refresh()
-            self.staging.recover(one.message for one in self.model.versions())
+            self.staging.recover(one.message for one in self.model.get().versions)
             try:
                 yield
             finally:
