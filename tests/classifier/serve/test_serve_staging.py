@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from serving import RED, encoded, folder_fixture, original_fixture  # noqa: F401
 
 def staging_with(folder: Path, count: int) -> Staging:
     staging = Staging(folder, Limits())
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     photograph = folder.parent / "photograph.png"
     photograph.write_bytes(encoded(RED))
     staging.add("red/..", [Upload(photograph, f"{number}.png") for number in range(count)])
@@ -60,6 +62,19 @@ def test_nothing_is_written_through_links(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is a link"), Staging(tmp_path / "staging", Limits()).opened():
         pass
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+@pytest.mark.parametrize("change", [{"id": "../../precious"}, {"created": "x"}, {"bytes": None}])
+def test_records_that_somebody_changed_are_left_out(tmp_path: Path, change: dict[str, object]) -> None:
+    """The id of a record becomes part of paths."""
+    first, second = staging_with(tmp_path / "model" / "staging", 2).all()
+    (tmp_path / "precious.json").write_text("mine")
+    (tmp_path / "model" / "staging" / f"{second.id}.json").write_text(json.dumps({**asdict(second), **change}))
+    again = Staging(tmp_path / "model" / "staging", Limits())
+    with again.opened():
+        assert again.all() == [first]
+        again.remove(one.id for one in again.all())
+    assert (tmp_path / "precious.json").exists()
 
 
 def test_labels_are_those_of_the_model() -> None:

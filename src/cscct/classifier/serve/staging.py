@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from io import BytesIO
 from pathlib import Path
 
+from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 
 from ...data.image_files import read_reduced
@@ -39,10 +40,15 @@ class Staged:
 
 @dataclass(frozen=True)
 class Batch:
-    """What a learning step takes. id: in the message of the version that came of it."""
+    """What a learning step takes."""
 
     id: str
     photographs: list[Staged]
+
+    @property
+    def tag(self) -> str:
+        """In the message of the version that came of it."""
+        return f"[{self.id}]"
 
 
 class Staging:
@@ -75,8 +81,12 @@ class Staging:
         for path in self.folder.glob("*.json"):
             if _ID.fullmatch(path.stem):
                 try:
-                    found.append(Staged(**json.loads(path.read_text(encoding="utf-8"))))
-                except (ValueError, TypeError):  # damaged: as if it were not there
+                    one = TypeAdapter(Staged).validate_json(path.read_bytes())
+                except ValueError:
+                    one = None
+                if one is not None and one.id == path.stem:  # it becomes part of paths
+                    found.append(one)
+                else:  # damaged: as if it were not there
                     path.unlink()
         self._items = {one.id: one for one in sorted(found, key=lambda one: (one.created, one.id))}
         for path in self.folder.iterdir():  # what was being written when a server was killed
@@ -128,29 +138,27 @@ class Staging:
         write_text(self.folder / PENDING, json.dumps(asdict(batch)))
         return batch
 
-    def end(self, learned: bool) -> None:
+    def end(self, batch: Batch, learned: bool) -> None:
         """After a learning step."""
-        path = self.folder / PENDING
         if learned:
-            self.remove(one["id"] for one in json.loads(path.read_text(encoding="utf-8"))["photographs"])
-        path.unlink(missing_ok=True)
+            self.remove(one.id for one in batch.photographs)
+        (self.folder / PENDING).unlink(missing_ok=True)
 
     def recover(self, messages: Iterable[str]) -> None:
         """After a killed server: what its last learning step took is removed if a version came of it."""
         try:
-            batch = json.loads((self.folder / PENDING).read_text(encoding="utf-8"))["id"]
+            batch = read_batch(self.folder)
         except FileNotFoundError:
             return
-        except (ValueError, KeyError):  # damaged
+        except ValueError:  # damaged
             (self.folder / PENDING).unlink()
             return
-        self.end(learned=any(f"[{batch}]" in message for message in messages))
+        self.end(batch, learned=any(batch.tag in message for message in messages))
 
 
 def read_batch(folder: Path) -> Batch:
     """What the server wrote down in `begin`."""
-    record = json.loads((folder / PENDING).read_text(encoding="utf-8"))
-    return Batch(record["id"], [Staged(**one) for one in record["photographs"]])
+    return TypeAdapter(Batch).validate_json((folder / PENDING).read_bytes())
 
 
 def _thumbnail(upload: Upload) -> bytes:
