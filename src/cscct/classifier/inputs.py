@@ -49,7 +49,8 @@ def read_given(
     problems += _duplicates(found.digests, found.readable, items, names)
     kept = [names[i] for i in found.readable]
     if not kept:
-        raise UserError(f"No image can be read: {problems[0].text}." if problems else "There are no images to learn.")
+        faults = [f"{one.path}: {one.text.rstrip('.')}" for one in problems if one.kind == "unreadable"]
+        raise UserError(f"No image can be read: {faults[0]}." if faults else "There are no images to learn.")
     for name in sorted(set(names) - set(known)):
         if kept.count(name) < FEW:
             problems.append(Problem("few", str(name), f"only {kept.count(name)} of its images can be read"))
