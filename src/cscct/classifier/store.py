@@ -136,8 +136,12 @@ class ModelFolder:
         self, version: int | None = None, *, backbone: nn.Module | None = None, device: str = "auto"
     ) -> IncrementalClassifier:
         """The model of a version, by default the current one."""
-        record = self._record(self._pointer().current if version is None else self._existing(version))
+        record = self.current_record() if version is None else self._record(self._existing(version))
         return unpack(record.model, self._file, backbone, device)
+
+    def current_record(self) -> Record:
+        """What the current version is made of: enough to describe it, without the network and the statistics."""
+        return self._record(self._pointer().current)
 
     def versions(self) -> list[Version]:
         """All versions that are kept, the oldest first."""

@@ -128,6 +128,8 @@ def _new(options: TeachingOptions) -> IncrementalClassifier:
 
 
 def _with_options(model: IncrementalClassifier, options: TeachingOptions) -> IncrementalClassifier:
+    if model.backbone is None:
+        raise UserError("This model reads features, not images: use it in Python, by IncrementalClassifier.load.")
     wanted = options.backbone or (SCRATCH if options.from_scratch else model.backbone)
     if wanted != model.backbone:
         raise UserError(
