@@ -47,8 +47,15 @@ def test_other_names_are_not_answered_without_a_token(client: TestClient, host: 
     ],
 )
 def test_other_sites_cannot_change_anything(client: TestClient, headers: dict[str, str]) -> None:
-    for method, path in [("POST", "undo"), ("POST", "classify"), ("DELETE", "staged"), ("POST", "learn")]:
-        assert client.request(method, f"/api/{path}", headers=headers).status_code == 403
+    for path, body in [
+        ("undo", None),
+        ("classify", None),
+        ("learn", None),
+        ("forget", {"classes": ["red"]}),
+        ("rename", {"old": "red", "new": "x"}),
+    ]:
+        assert client.post(f"/api/{path}", headers=headers, json=body).status_code == 403
+    assert client.delete("/api/staged", headers=headers).status_code == 403
     assert client.get("/api/model").json()["version"] == 2
 
 

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 
 from ...errors import RunFailed, UserError
 from ..estimator import IncrementalClassifier
+from ..labels import nearest
 from ..store import MODEL, ModelFolder, Version, is_model_folder
 from .feature_map import feature_map
 from .schemas import Answer, ClassInfo, FeatureMap, Prediction, VersionInfo
@@ -105,6 +106,12 @@ class CurrentModel:
         if loaded.model is None or not len(loaded.model.classes_):
             raise HTTPException(409, "The model has no classes: add photographs to a class, and learn them.")
         return loaded.number, loaded.model
+
+    def check_class(self, name: str) -> None:
+        """Refuses the name of a class that the model does not know."""
+        known = self.model()[1].class_names
+        if name not in known:
+            raise HTTPException(404, f"There is no class {name!r} in this model. {nearest(name, known)}")
 
     def classify(self, uploads: Sequence[Upload], top: int) -> tuple[int, list[Answer]]:
         """The number of the version that answers, and an answer an image."""

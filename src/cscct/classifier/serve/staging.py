@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from io import BytesIO
 from pathlib import Path
 
@@ -120,8 +120,7 @@ class Staging:
                 one = Staged(secrets.token_hex(12), label, upload.filename, size, time.time())
                 write_bytes(self.folder / f"{one.id}.image", upload.path.read_bytes())
                 write_bytes(self.folder / f"{one.id}.jpg", thumbnail)
-                write_text(self.folder / f"{one.id}.json", json.dumps(asdict(one)))
-                self._items[one.id] = one
+                self._write(one)
                 added.append(one)
             return added
 
@@ -131,6 +130,16 @@ class Staging:
             for one in [self._items.pop(id) for id in list(ids) if id in self._items]:
                 for suffix in ("json", "image", "jpg"):
                     (self.folder / f"{one.id}.{suffix}").unlink(missing_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        """Photographs of a class that got another name."""
+        with self._mutex:
+            for one in [replace(one, label=new) for one in self._items.values() if one.label == old]:
+                self._write(one)
+
+    def _write(self, one: Staged) -> None:
+        write_text(self.folder / f"{one.id}.json", json.dumps(asdict(one)))
+        self._items[one.id] = one
 
     def begin(self) -> Batch:
         """Everything that waits now, written down so that a later server knows what a killed one was learning."""
