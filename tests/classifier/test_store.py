@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
 
 from cscct import IncrementalClassifier, RunFailed, UserError, load
 from cscct.classifier.store import ModelFolder, is_model_folder
@@ -334,3 +336,26 @@ def test_one_version_is_current_whatever_happens_meanwhile(tmp_path: Path, monke
 
     monkeypatch.setattr(folder, "_record", record)
     assert [one.current for one in folder.versions()] == [False, True]
+
+
+class Twice(Colours):
+    """With weights that two layers share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = (nn.Linear(48, 48, bias=False) for _ in range(2))
+        self.two.weight = self.one.weight
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.two(self.one(super().forward(images)))
+
+
+def test_modules_of_users_may_share_weights_and_are_not_changed(tmp_path: Path) -> None:
+    model = IncrementalClassifier(Twice(), image_size=16).learn(pictures((200, 60, 60), 5), "red")
+    model.learn(pictures((60, 60, 200), 5, 1), "blue").save(tmp_path / "m")
+    other = Twice()
+    before = other.one.weight.detach().clone()
+    again = IncrementalClassifier.load(tmp_path / "m", backbone=other)
+    queries = pictures((90, 60, 90), 4)
+    np.testing.assert_array_equal(again.predict_proba(queries), model.predict_proba(queries))
+    assert torch.equal(other.one.weight, before)
