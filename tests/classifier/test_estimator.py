@@ -155,6 +155,11 @@ def test_a_folder_of_class_folders(tmp_path: Path) -> None:
         model.predict([tmp_path / "red" / "1.png", tmp_path / "red" / "broken.jpg"])
 
 
+def test_classes_with_few_images_are_told() -> None:
+    model = colours_model().learn(pictures((60, 200, 60), 3, 2), "green")
+    assert [(one.kind, one.path, one.text) for one in model.report_.problems] == [("few", "green", "only 3 images")]
+
+
 def test_exemplars_stay_within_the_budget() -> None:
     model = colours_model(memory_per_class=6)
     assert {label: len(images) for label, images in model.exemplars_.items()} == {"red": 6, "blue": 6}
