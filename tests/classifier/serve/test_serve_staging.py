@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cscct.classifier.images import Problem
+from cscct.classifier.serve import staging as staging_module
 from cscct.classifier.serve.job import _renamed, learn_batch, message_of, own_label
 from cscct.classifier.serve.limits import Limits
 from cscct.classifier.serve.staging import Staging, read_batch
@@ -62,6 +63,25 @@ def test_nothing_is_written_through_links(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is a link"), Staging(tmp_path / "staging", Limits()).opened():
         pass
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_photographs_are_added_together_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = staging_with(tmp_path / "staging", 1)
+    kept = {path.name for path in before.folder.iterdir()}
+    real = staging_module.write_text
+    done: list[Path] = []
+
+    def full(path: Path, text: str) -> None:
+        done.append(path)
+        if len(done) == 2:
+            raise OSError(28, "No space left on device")
+        real(path, text)
+
+    monkeypatch.setattr(staging_module, "write_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        before.add("red", [Upload(tmp_path / "photograph.png", f"{number}.png") for number in range(3)])
+    assert len(before.all()) == 1
+    assert {path.name for path in before.folder.iterdir()} == kept
 
 
 @pytest.mark.parametrize("change", [{"id": "../../precious"}, {"created": "x"}, {"bytes": None}])

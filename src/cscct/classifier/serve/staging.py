@@ -108,28 +108,36 @@ class Staging:
         return (self.folder / f"{self.get(id).id}.jpg").read_bytes()
 
     def add(self, label: str, uploads: Sequence[Upload]) -> list[Staged]:
-        """All of them, or none when there is no room."""
+        """All of them, or none: when there is no room, or the disk is full."""
         thumbnails = [_thumbnail(upload) for upload in uploads]  # decodes them: none is staged that cannot be read
         with self._mutex:
             sizes = [upload.path.stat().st_size for upload in uploads]
             room = self.limits.staged_bytes - sum(one.bytes for one in self._items.values())
             if len(self._items) + len(uploads) > self.limits.staged_files or sum(sizes) > room:
                 raise HTTPException(409, "Too many photographs wait already: learn them, or remove some, first.")
-            added = []
-            for upload, size, thumbnail in zip(uploads, sizes, thumbnails, strict=True):
-                one = Staged(secrets.token_hex(12), label, upload.filename, size, time.time())
-                write_bytes(self.folder / f"{one.id}.image", upload.path.read_bytes())
-                write_bytes(self.folder / f"{one.id}.jpg", thumbnail)
-                self._write(one)
-                added.append(one)
+            added: list[Staged] = []
+            try:
+                for upload, size, thumbnail in zip(uploads, sizes, thumbnails, strict=True):
+                    one = Staged(secrets.token_hex(12), label, upload.filename, size, time.time())
+                    added.append(one)
+                    write_bytes(self.folder / f"{one.id}.image", upload.path.read_bytes())
+                    write_bytes(self.folder / f"{one.id}.jpg", thumbnail)
+                    self._write(one)
+            except OSError:  # the client sends all of them again
+                self._remove(added)
+                raise
             return added
 
     def remove(self, ids: Iterable[str]) -> None:
         """Those that are there."""
         with self._mutex:
-            for one in [self._items.pop(id) for id in list(ids) if id in self._items]:
-                for suffix in ("json", "image", "jpg"):
-                    (self.folder / f"{one.id}.{suffix}").unlink(missing_ok=True)
+            self._remove([self._items[id] for id in list(ids) if id in self._items])
+
+    def _remove(self, staged: Iterable[Staged]) -> None:
+        for one in staged:
+            self._items.pop(one.id, None)
+            for suffix in ("json", "image", "jpg"):
+                (self.folder / f"{one.id}.{suffix}").unlink(missing_ok=True)
 
     def rename(self, old: str, new: str) -> None:
         """Photographs of a class that got another name."""
