@@ -21,7 +21,7 @@ import traceback
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress
@@ -35,25 +35,11 @@ from fuzz_reports import Reports
 from fuzz_settings import OddRuns, SettingsTexts
 from kills import Kills
 from streams import Streams
-from watch import Found
+from watch import Found, Kind
 
-
-class Kind(Protocol):
-    """One way to attack. Its constructor gets a folder for what all cases share."""
-
-    name: str
-
-    def count(self) -> int:
-        """How many cases a whole attack has."""
-
-    def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
-        """One case, in an empty folder of its own."""
-
-
-KINDS: dict[str, Any] = {
-    kind.name: kind for kind in (Kills, Damage, SettingsTexts, OddRuns, Images, Pickles, Reports, Streams)
-}
-_kind: Any = None  # of the worker processes, which are forks
+CLASSES: tuple[type[Kind], ...] = (Kills, Damage, SettingsTexts, OddRuns, Images, Pickles, Reports, Streams)
+KINDS = {kind.name: kind for kind in CLASSES}
+_kind: Kind  # of the worker processes, which are forks
 
 
 def attack_one(kind: Kind, seed: int, number: int, scratch: Path) -> Found:
@@ -135,7 +121,7 @@ def main() -> int:
         scratch = Path(name)
         for kind_name in [options.only] if options.only else KINDS:
             kind = KINDS[kind_name](scratch / f"shared-{kind_name}")
-            numbers = list(range(kind.count())) if options.case is None else [options.case]
+            numbers = list(range(kind.cases)) if options.case is None else [options.case]
             if options.cases is not None and options.cases < len(numbers):
                 numbers = sorted(random.Random(options.seed).sample(numbers, options.cases))
             summaries[kind_name] = summary(attack_kind(kind, options.seed, numbers, scratch, options.workers))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kills import Killer, counted_operations, difference
 from small_runs import COMPARE, LUCIR, numbers_of, plain
-from watch import Ended, Found, Outside, command, guarded
+from watch import Ended, Found, Kind, Outside, command, guarded
 
 LIMIT = 30.0
 RESUME = ("resume", "run", "--json")
@@ -95,7 +95,7 @@ def _clear(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-class Damage:
+class Damage(Kind):
     """Three folders (a finished run, an interrupted one, a comparison of both) times their files times the damages."""
 
     name = "damage"
@@ -123,9 +123,7 @@ class Damage:
             files = {str(path.relative_to(folder)) for path in inside}
             files |= {f"run/{one}" for one in WORKING if name != "comparison"}
             self.points += itertools.product([name], sorted(files), [*CONTENTS, *PLACES])
-
-    def count(self) -> int:
-        return len(self.points)
+        self.cases = len(self.points)
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
         source, file, how = self.points[number]

@@ -13,7 +13,7 @@ from PIL import Image, ImageOps
 
 from damage import CONTENTS
 from small_runs import TINY, sets
-from watch import Found, Outside, command
+from watch import Found, Kind, Outside, command, found_in
 
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".bmp": "BMP", ".gif": "GIF", ".webp": "WEBP", ".tif": "TIFF", ".ppm": "PPM"}
 MODES = ("RGB", "L", "1", "P", "RGBA", "LA", "CMYK", "I;16", "F", "YCbCr", "HSV")
@@ -79,15 +79,10 @@ ODD: tuple[Callable[[Path, random.Random], None], ...] = (
 )
 
 
-class Images:
+class Images(Kind):
     """`cscct data check` of a folder, and a small run on it, with the damaged images refused or left out."""
 
-    name = "images"
-
-    def __init__(self, scratch: Path): ...
-
-    def count(self) -> int:
-        return 200
+    name, cases = "images", 200
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
         outside, place = Outside(folder / "outside"), folder / "inside"
@@ -98,18 +93,15 @@ class Images:
         skip = ["--skip-bad-images"] if rng.random() < 0.5 else []
         cache = ["data.cache=9"] if rng.random() < 0.3 else []
         common = ["--data-dir", "images", *skip]
-        steps = [command("data", "check", "folder", *common, folder=place)]
+        check = command("data", "check", "folder", *common, folder=place)
         method = rng.choice(("lucir+cscct", "icarl", "podnet"))
         words = ["run", method, "folder", *common, *sets(*SETTINGS, *cache), "--out", "run", "--quiet"]
-        steps.append(command(*words, folder=place))
-        if steps[-1].code == 0:
-            steps.append(command("report", "run", "--quiet", folder=place)) if rng.random() < 0.2 else None
+        steps = [command(*words, folder=place)]
+        if steps[0].code == 0:
+            steps += [command("report", "run", "--quiet", folder=place)] if rng.random() < 0.2 else []
             steps.append(command(*words, folder=place))
-        found = Found(
-            "refused in a sentence" if steps[1].code else "learned", f"{len(files)} images; {' '.join(skip + cache)}"
-        )
-        found.faults = [fault for ended in steps for fault in ended.faults()] + outside.faults()
-        if len(steps) > 2 and steps[-1].code != 0:
+        found = found_in([*steps, check], outside, "learned", f"{len(files)} images; {' '.join(skip + cache)}")
+        if len(steps) > 1 and steps[-1].code != 0:
             found.faults.append(f"learned once, it is refused the second time: {steps[-1].err[-200:]}")
         return found
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from damage import CONTENTS
-from watch import Found, Outside, command
+from watch import Found, Kind, Outside, command, found_in
 
 FILES = ("train", "test", "meta")
 CLASSES, PER_CLASS = 3, {"train": 2, "test": 1}
@@ -133,15 +133,10 @@ def archive(files: dict[str, bytes], rng: random.Random, outside: Path) -> bytes
     return CONTENTS[rng.choice(sorted(CONTENTS))](bytearray(packed), rng) if rng.random() < 0.4 else packed
 
 
-class Pickles:
+class Pickles(Kind):
     """`cscct data check cifar100` of three files or of an archive. A program that was run leaves a file outside."""
 
-    name = "pickles"
-
-    def __init__(self, scratch: Path): ...
-
-    def count(self) -> int:
-        return 600
+    name, cases = "pickles", 600
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
         outside, place = Outside(folder / "outside"), folder / "inside" / "cifar-100-python"
@@ -160,7 +155,4 @@ class Pickles:
                 (place / "train").unlink()
                 os.mkfifo(place / "train")
         ended = command("data", "check", "cifar100", "--data-dir", ".", folder=place.parent, before=miniature)
-        outcome = "refused in a sentence" if ended.code else "read"
-        return Found(
-            outcome, f"{maker.__name__}{' in an archive' if packed else ''}", ended.faults() + outside.faults()
-        )
+        return found_in([ended], outside, "read", f"{maker.__name__}{' in an archive' if packed else ''}")

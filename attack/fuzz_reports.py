@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from damage import predict
 from small_runs import LUCIR
-from watch import Found, Outside, command
+from watch import Found, Kind, Outside, command, found_in
 
 NAMES = (
     *(
@@ -104,19 +104,16 @@ def odd_lines(text: str, rng: random.Random) -> str:
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
-class Reports:
+class Reports(Kind):
     """A report and a prediction from one finished run, parts of which are odd."""
 
-    name = "reports"
+    name, cases = "reports", 120
 
     def __init__(self, scratch: Path):
         self.source = scratch
         scratch.mkdir(parents=True)
         ended = command(*LUCIR, folder=scratch)
         assert ended.code == 0, ended.err
-
-    def count(self) -> int:
-        return 120
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
         outside, place = Outside(folder / "outside"), folder / "inside"
@@ -126,10 +123,8 @@ class Reports:
             PARTS[part](place / "run", rng)
         title = ["--title", rng.choice(NAMES[:6])] if rng.random() < 0.2 else []
         log = ["--log"] if rng.random() < 0.3 else []
-        steps = [command("report", "run", "--out", "report", *title, *log, folder=place)]
-        steps.append(predict(place))
-        found = Found("refused in a sentence" if steps[0].code else "reported", ", ".join(parts))
-        found.faults = [fault for ended in steps for fault in ended.faults()] + outside.faults()
+        steps = [command("report", "run", "--out", "report", *title, *log, folder=place), predict(place)]
+        found = found_in(steps, outside, "reported", ", ".join(parts))
         if steps[0].code == 0:
             found.faults += unsafe(place / "report")
         return found

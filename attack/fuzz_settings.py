@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 from small_runs import TINY, plain, sets
-from watch import Ended, Found, Outside, command
+from watch import Ended, Found, Kind, Outside, command, found_in
 
 SCALARS = (
     *("", "null", "~", "true", "no", "0", "-1", "1", "2", "3.5", "1e-3", "1e400", "-0.0", ".nan", ".inf", "nan", "inf"),
@@ -176,24 +176,17 @@ def whole_config() -> str:
     return yaml.safe_dump(resolve("lucir+cscct", "digits").dump(), sort_keys=False)
 
 
-class SettingsTexts:
+class SettingsTexts(Kind):
     """`cscct config` and `cscct sweep --dry-run`, which read everything and train nothing."""
 
-    name = "settings"
-
-    def __init__(self, scratch: Path): ...
-
-    def count(self) -> int:
-        return 1000
+    name, cases = "settings", 1000
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
         outside, place = Outside(folder / "outside"), folder / "inside"
         place.mkdir()
         words = self._words(number % 5, rng, place)
         ended = command(*words, folder=place)
-        found = Found("accepted" if ended.code == 0 else "refused in a sentence", ended.what[:300])
-        found.faults = ended.faults() + outside.faults()
-        return found
+        return found_in([ended], outside, "accepted", ended.what[:300])
 
     def _words(self, form: int, rng: random.Random, place: Path) -> list[str]:
         if form < 2:  # two kinds of --set: any key, and a key that there is
@@ -234,15 +227,10 @@ def fitting(method: str, rng: random.Random) -> str:
     return f"{'.'.join(path)}={rng.choice(values)}"
 
 
-class OddRuns:
+class OddRuns(Kind):
     """Small runs with one to three settings of their own. Those that are accepted end, and give the same twice."""
 
-    name = "odd runs"
-
-    def __init__(self, scratch: Path): ...
-
-    def count(self) -> int:
-        return 200
+    name, cases = "odd runs", 200
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
         method = rng.choice(METHODS[:9])

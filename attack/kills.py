@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from small_runs import COMPARE, LUCIR, PODNET, numbers_of
-from watch import Found, Outside, command
+from watch import Found, Kind, Outside, command
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 EVENTS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "fcntl.flock")
@@ -93,7 +93,7 @@ class _Watched:
         self.file.close()
 
 
-class Kills:
+class Kills(Kind):
     """Every operation of every command, and for some a second kill at a random operation of the second attempt."""
 
     name = "kills"
@@ -107,9 +107,7 @@ class Kills:
             total = counted_operations(folder, *words)
             self.whole[words] = numbers_of(folder)
             self.points += [(words, at, total) for at in range(1, total + 1)]
-
-    def count(self) -> int:
-        return len(self.points)
+        self.cases = len(self.points)
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
         words, at, total = self.points[number]

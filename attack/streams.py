@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kills import difference
 from small_runs import COMPARE, LUCIR, numbers_of
-from watch import Found, Outside, command, set_stream
+from watch import Found, Kind, Outside, command, set_stream
 
 PART = 3  # cases of each way
 STREAMS = ("stdin", "stdout", "stderr")
@@ -79,10 +79,10 @@ BEFORE: dict[str, Callable[[random.Random], Callable[[], None]]] = {
 }
 
 
-class Streams:
+class Streams(Kind):
     """Whatever becomes of the first attempt, the second ends with the numbers of a run that nothing disturbed."""
 
-    name = "streams"
+    name, cases = "streams", PART * 2 * len(BEFORE)
 
     def __init__(self, scratch: Path):
         self.whole = {}
@@ -92,9 +92,6 @@ class Streams:
             ended = command(*words, folder=folder)
             assert ended.code == 0, ended.err
             self.whole[words] = numbers_of(folder)
-
-    def count(self) -> int:
-        return PART * 2 * len(BEFORE)
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
         way = list(BEFORE)[number % len(BEFORE)]

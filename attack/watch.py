@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import random
 import resource
 import signal
 import stat
@@ -13,7 +14,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,6 +62,26 @@ class Found:
     outcome: str
     detail: str
     faults: list[str] = field(default_factory=list)
+
+
+class Kind:
+    """One way to attack."""
+
+    name: str
+    cases: int  # that a whole attack has
+
+    def __init__(self, scratch: Path):
+        """scratch: a folder for what all cases share, not made yet."""
+
+    def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
+        """One case, in an empty folder of its own."""
+        raise NotImplementedError
+
+
+def found_in(steps: Sequence[Ended], outside: Outside, outcome: str, detail: str) -> Found:
+    """What came of some commands. outcome: where the decisive one, the first, succeeded."""
+    faults = [fault for ended in steps for fault in ended.faults()] + outside.faults()
+    return Found("refused in a sentence" if steps[0].code else outcome, detail, faults)
 
 
 def preload() -> None:

@@ -307,6 +307,30 @@ def test_a_backbone_of_ones_own(form: str, tmp_path: Path) -> None:
     assert (confusion == RunFolder(run.path).task(2)["confusion.classifier"].numpy()).all()
 
 
+class Shared(torch.nn.Module):
+    """With batch norm, whose count of batches has no dimension, and a convolution that is used twice."""
+
+    features = 6
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.norm = torch.nn.Conv2d(1, 6, 3), torch.nn.BatchNorm2d(6)
+        self.one = torch.nn.Conv2d(6, 6, 3, padding=1)
+        self.two = torch.nn.Conv2d(6, 6, 3, padding=1)
+        self.two.weight = self.one.weight
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.two(torch.relu(self.one(self.norm(self.stem(images)))))
+
+
+def test_a_backbone_with_batch_norm_and_shared_weights(tmp_path: Path) -> None:
+    settings = {**SMALL, "train.epochs": 1, "checkpoint.minutes": 0}
+    run = cscct.run("lucir", "digits", settings=settings, backbone=Shared(), out=tmp_path / "run")
+    model = cscct.load(run.path, backbone=Shared())
+    images, truth = digits_test(model.class_names)
+    assert (model.predict(images) == truth).mean() * 100 == pytest.approx(run.summary["last_accuracy"])
+
+
 def test_a_backbone_that_is_built_is_built_from_the_seed_and_has_its_own_name(tmp_path: Path) -> None:
     first, again = (
         cscct.run("replay", "digits", settings=SMALL, backbone=Tiny, out=tmp_path / name) for name in ("one", "two")

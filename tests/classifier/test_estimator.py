@@ -87,6 +87,11 @@ def test_rename_keeps_everything_else() -> None:
     np.testing.assert_array_equal(model.predict_proba(pictures((90, 60, 90), 4)), before)
     assert list(model.classes_) == ["blue", "green"]
     assert model.exemplars_ == {"blue": exemplars["red"], "green": exemplars["blue"]}
+    assert (model.report_.new, list(model.report_.before), set(model.report_.after)) == (
+        ["green"],
+        ["blue"],
+        {"blue", "green"},
+    )
     with pytest.raises(UserError, match="Two classes would be called 'green'"):
         model.rename({"blue": "green"})
 
@@ -164,6 +169,11 @@ def test_a_folder_of_class_folders(tmp_path: Path) -> None:
         model.predict([tmp_path / "red" / "1.png", tmp_path / "red" / "broken.jpg"])
 
 
+def test_classes_with_few_images_are_told() -> None:
+    model = colours_model().learn(pictures((60, 200, 60), 3, 2), "green")
+    assert [(one.kind, one.path, one.text) for one in model.report_.problems] == [("few", "green", "only 3 images")]
+
+
 def test_exemplars_stay_within_the_budget() -> None:
     model = colours_model(memory_per_class=6)
     assert {label: len(images) for label, images in model.exemplars_.items()} == {"red": 6, "blue": 6}
@@ -213,3 +223,18 @@ def test_features_that_are_given_as_tensors_on_one_image() -> None:
     assert model.predict(torch.from_numpy(pictures((200, 60, 60), 1)[0])).tolist() == ["red"]
     assert model.predict([]).shape == (0,)
     assert model.unknown(pictures((200, 60, 60), 3, 9)).tolist() == [False] * 3
+
+
+def test_a_grey_image_as_wide_as_the_features_is_an_image() -> None:
+    model = colours_model()
+    grey = pictures((120, 120, 120), 1)[0, :, :, 0].repeat(2, axis=1)
+    assert grey.shape == (20, model.features(grey).shape[1])
+    assert model.predict(grey).shape == (1,)
+
+
+def test_settings_can_be_changed_after_a_first_step_that_failed(tmp_path: Path) -> None:
+    model = IncrementalClassifier(Colours(), image_size=16)
+    with pytest.raises(UserError, match=r"No image can be read: .*missing\.png"):
+        model.learn([tmp_path / "missing.png"], "red")
+    model.set_params(image_size=32).learn(pictures((200, 60, 60), 5), "red")
+    assert model._extractor.transform.size == 32

@@ -23,6 +23,10 @@ def test_it_predicts_as_the_run_and_learns_more(method: str, tmp_path: Path) -> 
     assert model.class_names == trained.class_names
     np.testing.assert_array_equal(model.predict(x), trained.predict(x))
     np.testing.assert_allclose(model.predict_proba(x), trained.predict_proba(x), atol=1e-6)
+    model.rename({model.class_names[0]: "nought"})
+    np.testing.assert_array_equal(model.predict(x) == "nought", trained.predict(x) == trained.class_names[0])
+    np.testing.assert_allclose(model.predict_proba(x), trained.predict_proba(x), atol=1e-6)
+    model.rename({"nought": trained.class_names[0]})
     names = set(model.class_names)
     fresh = next(digit for digit in range(10) if str(digit) not in names)
     model.learn(x[y == fresh], str(fresh))
@@ -32,5 +36,7 @@ def test_it_predicts_as_the_run_and_learns_more(method: str, tmp_path: Path) -> 
     assert model.forget(str(fresh)).class_names == trained.class_names
     with pytest.raises(UserError, match="stays in its run folder"):
         model.save(tmp_path / "m")
+    with pytest.raises(UserError, match="cannot be fitted anew"):
+        model.fit(x, y)
     with pytest.raises(UserError, match="means of its classes alone"):
         model.set_params(predictor="lda").learn(x[y == fresh], str(fresh))

@@ -184,3 +184,23 @@ def test_folders_without_classes_are_told(tmp_path: Path) -> None:
         read_folder(tmp_path / "missing")
     with pytest.raises(UserError, match="no images in"):
         list_images(tmp_path / "red")
+
+
+def test_accents_that_are_taken_apart_make_no_other_class(tmp_path: Path) -> None:
+    for name in ("caf\u00e9", "cafe\u0301"):
+        (tmp_path / name).mkdir()
+        picture().save(tmp_path / name / "a.png")
+    assert set(read_folder(tmp_path).labels) == {"caf\u00e9"}
+
+
+def test_what_is_wrong_with_all_images_is_told(tmp_path: Path) -> None:
+    (tmp_path / "red").mkdir()
+    (tmp_path / "red" / "a.heic").write_bytes(b"\0\0\0\x18ftypheic")
+    with pytest.raises(UserError, match=r"that can be read, for example .*a\.heic: not an image file"):
+        read_folder(tmp_path)
+    picture().save(tmp_path / "loose.png")
+    picture().save(tmp_path / "red" / "b.png")
+    whole = (tmp_path / "red" / "b.png").read_bytes()
+    (tmp_path / "red" / "b.png").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UserError, match=r"No image can be read: .*b\.png"):
+        colours_model().learn(tmp_path)

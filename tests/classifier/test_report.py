@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -57,3 +58,12 @@ def test_reports_pass_through_json() -> None:
     assert LearnReport.from_dict(json.loads(json.dumps(report.as_dict()))) == report
     with pytest.raises(UserError, match="report in the model is damaged"):
         LearnReport.from_dict({"after": 3})
+
+
+def test_labels_are_renamed_everywhere() -> None:
+    report = LearnReport(["a"], ["b"], [], {"a": 1, "b": 2}, {"b": [1, 2]}, {"a": [1, 1], "b": [1, 2]})
+    report = replace(report, confusions=[("b", "a", 1)], similar={"a": [("b", 0.5)]})
+    swapped = report.renamed({"a": "b", "b": "a"})
+    assert swapped != report
+    assert '"a"' not in json.dumps(report.renamed({"a": "c"}).as_dict())
+    assert swapped.renamed({"a": "b", "b": "a"}) == report

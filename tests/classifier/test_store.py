@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
 
 from cscct import IncrementalClassifier, RunFailed, UserError, load
 from cscct.classifier.store import ModelFolder, is_model_folder
@@ -100,7 +102,7 @@ def test_a_commit_that_is_killed_anywhere_leaves_the_model_as_it_was(first: bool
             assert [one.message for one in folder.versions()] == ["small"]
         assert folder.commit(large, "again") == (1 if first else 2) + switched
         assert list(folder.load().classes_) == [0, 1, 2]
-        used = {name for number in folder._numbers() for name in folder._record(number).model.files()}
+        used = {name for number in folder._numbers(folder._pointer()) for name in folder._record(number).model.files()}
         assert {path.name for path in (folder.path / "files").iterdir()} == used
         steps += 1
     assert steps > 10
@@ -298,3 +300,62 @@ def test_a_full_disk_is_told_and_leaves_the_model(tmp_path: Path, monkeypatch: p
         folder.commit(IncrementalClassifier(None).learn(*blobs(3, 4)))
     monkeypatch.undo()
     assert folder.load().class_names == ("0", "1")
+
+
+def test_folders_of_other_programs_do_not_disturb_a_commit(tmp_path: Path) -> None:
+    """As some file servers put them everywhere."""
+    model = IncrementalClassifier(None).learn(*blobs(2, 4))
+    folder = ModelFolder(tmp_path / "m")
+    folder.commit(model)
+    for name in ("files", "versions"):
+        (folder.path / name / "@thumbnails.tmp").mkdir()
+    assert folder.commit(model) == 2
+    assert (folder.path / "files" / "@thumbnails.tmp").is_dir()
+
+
+def test_texts_that_cannot_be_stored_are_refused(tmp_path: Path) -> None:
+    model = IncrementalClassifier(None).learn(*blobs(2, 4))
+    with pytest.raises(UserError, match="not valid text"):
+        model.save(tmp_path / "m", "caf\udce9")
+    assert not is_model_folder(tmp_path / "m")
+    with pytest.raises(UserError, match="not valid text"):
+        colours_model().learn(pictures((60, 200, 60), 3, 2), "green\0")
+
+
+def test_one_version_is_current_whatever_happens_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = IncrementalClassifier(None).learn(*blobs(2, 4))
+    folder, other = ModelFolder(tmp_path / "m"), ModelFolder(tmp_path / "m")
+    for _ in range(2):
+        folder.commit(model)
+    real = folder._record
+
+    def record(number: int) -> Any:
+        if number == 1:
+            other.restore(1)
+        return real(number)
+
+    monkeypatch.setattr(folder, "_record", record)
+    assert [one.current for one in folder.versions()] == [False, True]
+
+
+class Twice(Colours):
+    """With weights that two layers share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = (nn.Linear(48, 48, bias=False) for _ in range(2))
+        self.two.weight = self.one.weight
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.two(self.one(super().forward(images)))
+
+
+def test_modules_of_users_may_share_weights_and_are_not_changed(tmp_path: Path) -> None:
+    model = IncrementalClassifier(Twice(), image_size=16).learn(pictures((200, 60, 60), 5), "red")
+    model.learn(pictures((60, 60, 200), 5, 1), "blue").save(tmp_path / "m")
+    other = Twice()
+    before = other.one.weight.detach().clone()
+    again = IncrementalClassifier.load(tmp_path / "m", backbone=other)
+    queries = pictures((90, 60, 90), 4)
+    np.testing.assert_array_equal(again.predict_proba(queries), model.predict_proba(queries))
+    assert torch.equal(other.one.weight, before)

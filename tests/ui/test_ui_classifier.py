@@ -50,6 +50,12 @@ def test_a_first_model_has_no_before(capsys: pytest.CaptureFixture[str]) -> None
     assert "Confused" not in printed
 
 
+def test_where_nothing_changes_no_table_of_changes_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    report = LearnReport(extended=["ash"], images={"ash": 1}, before={"ash": [5, 5]}, after={"ash": [5, 5]})
+    print_taught(Taught(Path("trees"), 2, 1, 6, False, report))
+    assert "class " not in capsys.readouterr().out.partition("all classes")[2]
+
+
 def test_of_many_problems_the_first_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     problems = [Problem("duplicate", f"{number}.jpg", "the same picture as a.jpg") for number in range(8)]
     print_problems([*problems, Problem("few", "ash", "only 1 of its images")], ["Fine-tuning was not tried."])

@@ -77,6 +77,8 @@ def rename_class(path: Path, old: str, new: str) -> int:
     before = folder.current()
     model = folder.load(before)
     labels = {str(label): label for label in model.classes_.tolist()}
+    if old == new and old in labels:
+        raise UserError(f"The class {old!r} is called so already: choose another name.")
     model.rename({labels.get(old, old): _like(labels.get(old, old), new)})
     return folder.commit(model, f"{old} renamed to {new}", based_on=before)
 

@@ -29,14 +29,14 @@ def check_is_model(path: Path) -> None:
 
 
 def _model(folder: ModelFolder) -> dict[str, Any]:
-    model = folder.load()
+    model = folder.current_record().model
     return {
         "kind": "model",
-        "classes": {str(label): one.count for label, one in model.statistics_.items()},
+        "classes": {str(one.label): one.count for one in model.classes},
         "backbone": model.backbone,
-        "predictor": model.predictor,
-        "finetuned": [str(label) for label in model.tuned_],
-        "exemplars": sum(len(images) for images in model.exemplars_.values()),
+        "predictor": model.params.get("predictor"),
+        "finetuned": [str(label) for label in model.tuned],
+        "exemplars": sum(len(one.exemplars) for one in model.classes),
         "versions": [{**asdict(one), "classes": len(one.classes)} for one in folder.versions()],
     }
 

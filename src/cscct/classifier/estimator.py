@@ -113,7 +113,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """
         started = time.perf_counter()
         self._check_values()
-        if self.backbone is not None and not hasattr(self, "_extractor"):
+        if self.backbone is not None and not hasattr(self, "classes_"):
             module = backbone_module(copy.deepcopy(self.backbone))
             self._set_backbone(module, transform_for(self.backbone, module, self.image_size))
         given = self._given(images, labels, progress or no_progress)
@@ -166,6 +166,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.exemplars_ = {new.get(label, label): one for label, one in self.exemplars_.items()}
         self.tuned_ = [new.get(label, label) for label in self.tuned_]
         self._keep(dict(zip(renamed, self.statistics_.values(), strict=True)))
+        self.report_ = self.report_.renamed({str(old): str(name) for old, name in new.items()})
         self.history_ = [*self.history_, {"action": "rename", "classes": len(new)}]
         return self
 
@@ -269,11 +270,9 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def _features(self, images: Any) -> Tensor:
         if self.backbone is None:
             return torch.from_numpy(np.array(validate_data(self, images, dtype=np.float32, reset=False)))
-        if (
-            isinstance(images, np.ndarray)
-            and images.shape[1:] == self.statistics_[self.classes_.tolist()[0]].total.shape
-        ):
-            return torch.from_numpy(images.astype(np.float32))  # what `features` gave
+        width = self.statistics_[self.classes_.tolist()[0]].total.shape
+        if isinstance(images, np.ndarray) and images.dtype == np.float32 and images.shape[1:] == width:
+            return torch.from_numpy(images)  # what `features` gave; a grey image may be as wide
         found = self._extractor.extract(as_items(images))
         if found.errors:
             raise next(iter(found.errors.values()))

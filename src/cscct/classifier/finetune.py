@@ -115,11 +115,14 @@ def attempt(extractor: FeatureExtractor, request: Request, progress: Progress) -
 def try_finetuning(
     model: IncrementalClassifier,
     statistics: Statistics,
-    old: Mapping[Label, Sequence[bytes]],
+    exemplars: Mapping[Label, Sequence[bytes]],
     new: Mapping[Label, Sequence[Item]],
     progress: Progress,
 ) -> tuple[Outcome | None, list[str]]:
-    """What fine-tuning gives, or why it was not tried. statistics: of all classes, training-free; old: exemplars."""
+    """What fine-tuning gives, if it is wanted, or why it was not tried. statistics: of all classes, training-free."""
+    if model.finetune == "never":
+        return None, []
+    old = {label: exemplars.get(label, []) for label in statistics if label not in new}
     always = model.finetune == "always"
     reason = refusal(old, {label: len(items) for label, items in new.items()})
     if reason is not None and always:

@@ -62,7 +62,10 @@ class RunClassifier(IncrementalClassifier):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """As the run does, until other classes are learned or some forgotten."""
-        return self._run.predict(_readable(X)) if self._as_learned() else super().predict(X)
+        if not self._as_learned():
+            return super().predict(X)
+        place = {name: index for index, name in enumerate(self._run.class_names)}  # classes may have been renamed
+        return self.classes_[[place[name] for name in self._run.predict(_readable(X)).tolist()]]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """(n, classes), columns in the order of `classes_`."""
@@ -79,9 +82,13 @@ class RunClassifier(IncrementalClassifier):
 
     save_pretrained = save
 
+    def fit(self, X: Any, y: Any) -> IncrementalClassifier:
+        """Not possible: the network of a run is kept, and what it has learned with it."""
+        raise UserError("The model of a run cannot be fitted anew: use `learn`, or a new IncrementalClassifier.")
+
     def _as_learned(self) -> bool:
         self._require_classes()
-        return not self.history_
+        return all(step["action"] == "rename" for step in self.history_)
 
     def _check_values(self) -> None:
         super()._check_values()

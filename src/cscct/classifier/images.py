@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from os import PathLike
@@ -65,13 +66,14 @@ def read_folder(path: str | PathLike[str]) -> FolderListing:
         found, skipped = _images_in(folder)
         problems += skipped
         paths += found
-        labels += [folder.name] * len(found)
+        labels += [unicodedata.normalize("NFC", folder.name)] * len(found)  # some systems take accents apart
         if not found:
             problems.append(Problem("few", shown(folder), "no image: the class is left out"))
     if not folders:
         raise UserError(f"{root} has no class folders: put the images of each class into a folder with its name.")
     if not paths:
-        raise UserError(f"There are no images in the class folders of {root}.")
+        first = next((f", for example {one.path}: {one.text}" for one in problems if one.kind != "few"), "")
+        raise UserError(f"There are no images in the class folders of {root} that can be read{first}.")
     return FolderListing(tuple(paths), tuple(labels), tuple(problems))
 
 

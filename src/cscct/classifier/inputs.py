@@ -54,10 +54,13 @@ def read_given(
     kept = [names[i] for i in found.readable]
     problems += _learned_before(found.features, kept, [_place(items, i) for i in found.readable], known)
     if not kept:
-        raise UserError(f"No image can be read: {problems[0].text}." if problems else "There are no images to learn.")
+        faults = [f"{one.path}: {one.text.rstrip('.')}" for one in problems if one.kind == "unreadable"]
+        raise UserError(f"No image can be read: {faults[0]}." if faults else "There are no images to learn.")
     for name in sorted(set(names) - set(known)):
-        if kept.count(name) < FEW:
-            problems.append(Problem("few", str(name), f"only {kept.count(name)} of its images can be read"))
+        count = kept.count(name)
+        if count < FEW:
+            text = f"only {count} {'image' if count == 1 else 'images'}" if count else "no image that can be read"
+            problems.append(Problem("few", str(name), text))
     return Given(found.features, kept, [items[i] for i in found.readable], problems)
 
 

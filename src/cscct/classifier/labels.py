@@ -19,9 +19,15 @@ def as_label(label: Any) -> Label:
         value = int(value)
     if not isinstance(value, str | int) or value == "":
         raise UserError(f"A label is a text or a whole number, not {label!r}.")
-    if isinstance(value, str) and value != value.encode(errors="replace").decode():
-        raise UserError(f"The label {value!r} is not valid text (UTF-8), so it cannot be stored: rename it.")
+    if isinstance(value, str):
+        check_is_text(value)
     return value
+
+
+def check_is_text(text: str) -> None:
+    """Refuse what a model cannot store: bytes that are not UTF-8, and zero bytes, at which NumPy cuts texts off."""
+    if "\0" in text or text != text.encode(errors="replace").decode():
+        raise UserError(f"{text!r} is not valid text (UTF-8 without zero bytes), so it cannot be stored: change it.")
 
 
 def as_labels(labels: Any, images: int) -> list[Label]:

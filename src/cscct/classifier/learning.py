@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from ..data.registry import Progress
 from ..predictors import PREDICTORS, ClassStatistics, LinearPredictor
 from .exemplars import chosen_exemplars, within_budget
-from .finetune import HELD_BACK_FOLD, Outcome, try_finetuning
-from .images import Item
+from .finetune import HELD_BACK_FOLD, try_finetuning
 from .inputs import Given
 from .labels import Label, check_one_kind
 from .report import (
@@ -55,7 +54,7 @@ def learned(model: IncrementalClassifier, given: Given, progress: Progress) -> L
         statistics[label] = known[label].extended(rows) if label in known else ClassStatistics.of(rows)
     exemplars = _exemplars(model, given, members, progress)
     new = {label: items[label] for label in arriving if label not in known}
-    outcome, notes = _finetuned(model, statistics, exemplars, new, progress)
+    outcome, notes = try_finetuning(model, statistics, exemplars, new, progress)
     progress("measuring", 0, 2)
     shown = _exemplar_features(model, statistics, exemplars, tuned)
     before = _measured(model, known, tuned, shown)
@@ -97,19 +96,6 @@ def _exemplars(
         exemplars[label] = chosen_exemplars(model._extractor, kept, count, new, model.memory_per_class)
         progress("choosing exemplars", number + 1, len(members))
     return within_budget(exemplars, model.memory_mb)
-
-
-def _finetuned(
-    model: IncrementalClassifier,
-    statistics: Statistics,
-    exemplars: dict[Label, list[bytes]],
-    new: dict[Label, list[Item]],
-    progress: Progress,
-) -> tuple[Outcome | None, list[str]]:
-    if model.finetune == "never":
-        return None, []
-    old = {label: exemplars.get(label, []) for label in statistics if label not in new}
-    return try_finetuning(model, statistics, old, new, progress)
 
 
 def _exemplar_features(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from ..errors import UserError
 from ..nets.names import parse_backbone
 from ..predictors import PREDICTORS, ClassStatistics, LinearPredictor
+from ..runs.files import plain_tensors
 from ..specs import Spec, TransformSpec
 from .features import backbone_module
 from .report import LearnReport
@@ -71,8 +73,7 @@ class _Files:
         return name
 
     def tensors(self, tensors: Mapping[str, Tensor]) -> str:
-        plain = {name: one.detach().cpu().contiguous() for name, one in sorted(tensors.items())}
-        return self.add(save(plain), "safetensors")
+        return self.add(save(plain_tensors(dict(sorted(tensors.items())))), "safetensors")
 
 
 def pack(model: IncrementalClassifier) -> tuple[Packed, dict[str, bytes]]:
@@ -126,7 +127,8 @@ def unpack(
     model.set_params(**packed.params | {"device": device})
     model._check_values()
     if packed.weights is not None and packed.backbone is not None and packed.transform is not None:
-        module = backbone_module(packed.backbone if backbone is None else backbone, weights=False)
+        own = packed.backbone if backbone is None else copy.deepcopy(backbone)  # its weights are replaced
+        module = backbone_module(own, weights=False)
         weights = _tensors(read, packed.weights)
         try:
             module.load_state_dict(weights)

@@ -54,6 +54,10 @@ def predict_files(
     model: Model, files: Sequence[ImageFile], *, top: int = 5, unknown: bool = False, progress: Progress = no_progress
 ) -> Iterator[Prediction]:
     """One prediction for each file, in order. unknown: also whether it is like nothing that was learned."""
+    if getattr(model, "backbone", "") is None:
+        raise UserError("This model reads features, not images: use it in Python, by IncrementalClassifier.load.")
+    if not model.class_names:  # or says so itself
+        raise UserError("This model has no classes: learn some first.")
     if unknown and not hasattr(model, "unknown"):
         raise UserError("--unknown needs a model that `cscct learn` made; a run does not store what it takes.")
     for start in range(0, len(files), BATCH):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -65,6 +65,23 @@ class LearnReport:
     def as_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
         return asdict(self)
+
+    def renamed(self, names: Mapping[str, str]) -> LearnReport:
+        """With other labels. names: `{old: new}`."""
+
+        def new(label: str) -> str:
+            return names.get(label, label)
+
+        return replace(
+            self,
+            new=[new(label) for label in self.new],
+            extended=[new(label) for label in self.extended],
+            images={new(label): count for label, count in self.images.items()},
+            before={new(label): pair for label, pair in self.before.items()},
+            after={new(label): pair for label, pair in self.after.items()},
+            confusions=[(new(true), new(predicted), count) for true, predicted, count in self.confusions],
+            similar={new(label): [(new(one), cosine) for one, cosine in near] for label, near in self.similar.items()},
+        )
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> LearnReport:

@@ -25,7 +25,7 @@ from ..errors import RunFailed, UserError
 from ..runs.files import UNUSABLE, locked, own_folder, temporary_name, write_bytes, write_text
 from ..runs.folder import CONFIG
 from ..specs import Spec
-from .labels import Label
+from .labels import Label, check_is_text
 from .packing import Packed, pack, unpack
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ class ModelFolder:
         based_on: what `current` was when the model was loaded. If it has changed since, nothing is stored: what another
         process did would be lost.
         """
+        check_is_text(message)
         record, files = pack(model)
         with self.lock():
             before = self._pointer() if (self.path / MODEL).exists() else None
@@ -135,34 +136,39 @@ class ModelFolder:
         self, version: int | None = None, *, backbone: nn.Module | None = None, device: str = "auto"
     ) -> IncrementalClassifier:
         """The model of a version, by default the current one."""
-        record = self._record(self._pointer().current if version is None else self._existing(version))
+        record = self.current_record() if version is None else self._record(self._existing(version))
         return unpack(record.model, self._file, backbone, device)
+
+    def current_record(self) -> Record:
+        """What the current version is made of: enough to describe it, without the network and the statistics."""
+        return self._record(self._pointer().current)
 
     def versions(self) -> list[Version]:
         """All versions that are kept, the oldest first."""
-        return [self._version(number) for number in self._numbers()]
+        pointer = self._pointer()  # once: another process may move it meanwhile
+        return [self._version(number, pointer.current) for number in self._numbers(pointer)]
 
     def undo(self) -> Version:
         """Go back to the version from which the current one was made."""
-        parent = self._record(self._pointer().current).parent
-        if parent is None or parent not in self._numbers():
-            raise UserError(f"The model in {self.path} has no earlier version to go back to.")
-        return self.restore(parent)
+        with self.lock():
+            pointer = self._pointer()
+            parent = self._record(pointer.current).parent
+            if parent is None or parent not in self._numbers(pointer):
+                raise UserError(f"The model in {self.path} has no earlier version to go back to.")
+            return self._make_current(parent, pointer)
 
     def restore(self, number: int) -> Version:
         """Make a version the current one; the others stay."""
         with self.lock():
-            self._record(self._existing(number))
-            self._point(number, self._pointer().newest)
-        return self._version(number)
+            return self._make_current(self._existing(number), self._pointer())
 
     def discard_history(self) -> None:
         """Remove all versions but the current one, and the files that only they used."""
         with self.lock():
-            current = self._pointer().current
-            self._point(current, current)
-            for number in self._numbers():
-                if number != current:
+            pointer = self._pointer()
+            self._point(pointer.current, pointer.current)
+            for number in self._numbers(pointer):
+                if number != pointer.current:
                     (self.path / "versions" / f"{number:04}.json").unlink()
             self._sweep()
 
@@ -179,29 +185,33 @@ class ModelFolder:
     def _point(self, current: int, newest: int) -> None:
         write_text(self.path / MODEL, json.dumps(asdict(Pointer(FORMAT, current, newest))))
 
-    def _numbers(self) -> list[int]:
-        newest = self._pointer().newest
+    def _make_current(self, number: int, pointer: Pointer) -> Version:
+        self._record(number)  # a version that cannot be read never becomes the current one
+        self._point(number, pointer.newest)
+        return self._version(number, number)
+
+    def _numbers(self, pointer: Pointer) -> list[int]:
         names = [path.stem for path in (self.path / "versions").glob("*.json")]
-        return sorted(int(name) for name in names if name.isdecimal() and 0 < int(name) <= newest)
+        return sorted(int(name) for name in names if name.isdecimal() and 0 < int(name) <= pointer.newest)
 
     def _existing(self, number: int) -> int:
-        if number not in self._numbers():
-            known = ", ".join(str(one) for one in self._numbers())
+        numbers = self._numbers(self._pointer())
+        if number not in numbers:
+            known = ", ".join(str(one) for one in numbers)
             raise UserError(f"The model in {self.path} has no version {number}; it has {known}.")
         return number
 
     def _record(self, number: int) -> Record:
         return self._json(self.path / "versions" / f"{number:04}.json", Record)
 
-    def _version(self, number: int) -> Version:
-        current = number == self._pointer().current
+    def _version(self, number: int, current: int) -> Version:
         try:
             one = self._record(number)
         except UserError as error:
-            return Version(number, "", str(error), [], 0, current)
+            return Version(number, "", str(error), [], 0, number == current)
         images = sum(entry.count for entry in one.model.classes)
         labels: list[Label] = [entry.label for entry in one.model.classes]
-        return Version(number, one.created, one.message, labels, images, current)
+        return Version(number, one.created, one.message, labels, images, number == current)
 
     def _json(self, path: Path, kind: type[T]) -> T:
         try:
@@ -231,19 +241,20 @@ class ModelFolder:
         return content
 
     def _sweep(self) -> None:
-        """Remove files that no version uses; none, where a version does not say what it uses."""
+        """Remove files that no version uses; none, where a version does not say what it uses. Other files of ours that
+        a killed process left go too; folders, which are not ours, stay."""
+        pointer = self._pointer()
         try:
-            used = {name for number in self._numbers() for name in self._record(number).model.files()}
+            used = {name for number in self._numbers(pointer) for name in self._record(number).model.files()}
         except UserError:
             return
         for path in (self.path / "files").iterdir():
             if path.name not in used:
-                path.unlink()
-        newest = self._pointer().newest
+                _remove_file(path)
         for path in (self.path / "versions").iterdir():
-            stray = path.suffix == ".json" and path.stem.isdecimal() and int(path.stem) > newest
+            stray = path.suffix == ".json" and path.stem.isdecimal() and int(path.stem) > pointer.newest
             if stray or path.name.endswith(".tmp"):
-                path.unlink()
+                _remove_file(path)
 
     def has_other_files(self) -> bool:
         """Whether the folder holds something else than what a killed first commit leaves."""
@@ -254,3 +265,9 @@ class ModelFolder:
 def _same(path: Path, content: bytes) -> bool:
     """Whether a file is there and whole; one that was damaged is written again."""
     return path.is_file() and not path.is_symlink() and path.read_bytes() == content
+
+
+def _remove_file(path: Path) -> None:
+    """Unless it is a folder."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink()

@@ -12,6 +12,7 @@ from ..errors import UserError
 from ..nets.efficientnet import VARIANTS, weights_file
 from .estimator import IncrementalClassifier
 from .images import Problem, read_folder
+from .labels import check_is_text
 from .report import LearnReport
 from .store import ModelFolder, Version, is_model_folder, is_run_folder
 
@@ -104,6 +105,7 @@ def teach(
     path: Path, images: Path, options: TeachingOptions, message: str = "", progress: Progress = no_progress
 ) -> Taught:
     """Teach the model in a folder the classes in a folder of images, and store it as a new version."""
+    check_is_text(message)  # now, and not after everything is learned
     folder = ModelFolder(path)
     before = folder.current() if exists(path) else 0
     model = _new(options) if not before else _with_options(folder.load(device=options.device or "auto"), options)
@@ -126,6 +128,8 @@ def _new(options: TeachingOptions) -> IncrementalClassifier:
 
 
 def _with_options(model: IncrementalClassifier, options: TeachingOptions) -> IncrementalClassifier:
+    if model.backbone is None:
+        raise UserError("This model reads features, not images: use it in Python, by IncrementalClassifier.load.")
     wanted = options.backbone or (SCRATCH if options.from_scratch else model.backbone)
     if wanted != model.backbone:
         raise UserError(

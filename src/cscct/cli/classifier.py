@@ -184,4 +184,5 @@ def _files(words: list[str]) -> Iterator[list[ImageFile]]:
 
 def _lines(text: bytes) -> list[str]:
     """Paths, one a line, or with zero bytes between them as `find -print0` writes them."""
-    return [os.fsdecode(line) for line in text.split(b"\0" if b"\0" in text else b"\n") if line.strip()]
+    lines = text.split(b"\0") if b"\0" in text else [line.removesuffix(b"\r") for line in text.split(b"\n")]
+    return [os.fsdecode(line) for line in lines if line.strip()]

@@ -77,7 +77,7 @@ def use_backbone(backbone: nn.Module | Callable[[int], nn.Module]) -> str:
     for name, tensor in sample.state_dict().items():
         digest.update(f"{name}{tuple(tensor.shape)}".encode())
         if isinstance(backbone, nn.Module):
-            digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+            digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
     kind = type(backbone) if isinstance(backbone, nn.Module) else backbone
     name = f"custom-{getattr(kind, '__name__', 'backbone').strip('<>')}-{digest.hexdigest()[:8]}"
     BACKBONES[name] = build

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .files import json_sha256, own_folder, write_bytes
+from .files import json_sha256, own_folder, plain_tensors, write_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,7 +37,7 @@ class Checkpoints:
         own_folder(self.folder)
         numbers = self._numbers()
         number = numbers[-1] + 1 if numbers else 1
-        blob = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+        blob = save(plain_tensors(tensors))
         content = {"tensors_sha256": hashlib.sha256(blob).hexdigest(), "state": state}
         text = json.dumps({**content, "sha256": json_sha256(content)})
         write_bytes(self._tensors(number), blob)

@@ -178,11 +178,24 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     return tensors, metadata
 
 
+def plain_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """As safetensors writes them: on the CPU, contiguous, and none in the memory of another, as weights that layers
+    share are."""
+    found: dict[str, Tensor] = {}
+    places = set()
+    for name, tensor in tensors.items():
+        plain = tensor.detach().cpu().contiguous()
+        place = plain.untyped_storage().data_ptr()
+        found[name] = plain.clone() if place in places else plain
+        places.add(place)
+    return found
+
+
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """With a checksum of tensors and texts, which `read_tensors` compares."""
     from safetensors.torch import save
 
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    plain = plain_tensors(tensors)
     texts = dict(metadata or {})
     write_bytes(path, save(plain, metadata={**texts, CHECKSUM: _checksum(plain, texts)}))
 

@@ -61,8 +61,9 @@ def print_taught(taught: Taught) -> None:
         _accuracies(report, "on images held back" if taught.finetuned else "cross-validated"),
         _changes(report),
     ):
-        print()
-        console.print(table)
+        if table.row_count:
+            print()
+            console.print(table)
     for lines in (_confusions(report), _similar(report), _finetuning(report)):
         if lines:
             print()

@@ -47,8 +47,15 @@ def test_other_names_are_not_answered_without_a_token(client: TestClient, host: 
     ],
 )
 def test_other_sites_cannot_change_anything(client: TestClient, headers: dict[str, str]) -> None:
-    for method, path in [("POST", "undo"), ("POST", "classify"), ("DELETE", "staged"), ("POST", "learn")]:
-        assert client.request(method, f"/api/{path}", headers=headers).status_code == 403
+    for path, body in [
+        ("undo", None),
+        ("classify", None),
+        ("learn", None),
+        ("forget", {"classes": ["red"]}),
+        ("rename", {"old": "red", "new": "x"}),
+    ]:
+        assert client.post(f"/api/{path}", headers=headers, json=body).status_code == 403
+    assert client.delete("/api/staged", headers=headers).status_code == 403
     assert client.get("/api/model").json()["version"] == 2
 
 
@@ -84,6 +91,10 @@ def test_logging_in_sets_a_cookie(guarded: TestClient) -> None:
         assert word in cookie
     assert guarded.get("/api/model").status_code == 200
     assert guarded.get("/").status_code == 200
+    ours = cookie.partition(";")[0]
+    guarded.cookies.clear()
+    odd = f'settings={{"a": [1, 2]}}; {ours}'  # the first of another server on the same host
+    assert guarded.get("/api/model", headers={"cookie": odd}).status_code == 200
 
 
 def test_the_printed_address_logs_in(guarded: TestClient) -> None:

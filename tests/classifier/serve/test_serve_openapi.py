@@ -43,7 +43,7 @@ def test_generated_requests_get_what_the_openapi_page_declares(folder: Path) -> 
     with serving(folder, Limits(upload_seconds=5)) as address:
         schema = schemathesis.openapi.from_url(f"{address}/api/openapi.json")
         operations = [found.ok() for found in schema.get_all_operations()]
-        assert len(operations) == 15
+        assert len(operations) == 17
         for operation in operations:
             FEW(given(operation.as_strategy())(check))()
 

@@ -150,6 +150,40 @@ def test_it_fits_a_telephone_and_works_with_the_keyboard(browser: Any, folder: P
         page.close()
 
 
+def test_classes_are_renamed_and_forgotten_with_the_keyboard(browser: Any, folder: Path) -> None:
+    expect = playwright.expect
+    with serving(folder) as address:
+        page, troubles = opened_page(browser, address)
+        page.get_by_role("button", name="Rename red").focus()
+        for word in ("blue", STRANGE):
+            page.keyboard.press("Enter")
+            page.keyboard.insert_text(word)  # what was there is selected
+            page.keyboard.press("Enter")
+            if word == "blue":
+                expect(page.locator("#class-rows .problem")).to_contain_text("Two classes would be called 'blue'")
+                page.keyboard.press("Escape")
+        expect(page.locator("#model-summary")).to_contain_text("Version 3: 3 classes")
+        expect(page.locator("#class-rows tr th")).to_have_text(["green", STRANGE, "blue"])
+        expect(page.get_by_role("button", name=f"Rename {STRANGE}")).to_be_focused()
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("button", name=f"Forget {STRANGE}")).to_have_text("Press again")
+        expect(page.locator("#model-summary")).to_contain_text("Version 3: 3 classes")
+        page.keyboard.press("Enter")
+        expect(page.locator("#class-rows tr th")).to_have_text(["green", "blue"])
+        expect(page.get_by_role("button", name="Forget blue")).to_be_focused()
+        for name in ("blue", "green"):
+            for _ in range(2):
+                page.get_by_role("button", name=f"Forget {name}").click()
+            expect(page.get_by_role("button", name=f"Forget {name}")).to_have_count(0)
+        expect(page.locator("#classify-empty")).to_be_visible()
+        expect(page.locator("#map-box svg")).to_have_count(0)
+        page.get_by_role("button", name="Restore version 2").click()
+        expect(page.locator("#class-rows tr th")).to_have_text(["green", "red", "blue"])
+        assert [one for one in troubles if "409" not in one] == []  # the browser tells of refusals itself
+        page.close()
+
+
 def test_the_token_is_asked_for(browser: Any, folder: Path) -> None:
     with serving(folder, token="the right token") as address:
         page = browser.new_page()

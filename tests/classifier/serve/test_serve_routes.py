@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
+from cscct import IncrementalClassifier
+from cscct.classifier.changes import forget_classes
 from cscct.classifier.serve import create_app
 from cscct.classifier.store import ModelFolder
 from cscct.errors import UserError
@@ -108,6 +111,60 @@ def test_a_class_is_added_and_undone(client: TestClient, folder: Path) -> None:
     assert "no earlier version" in nothing.json()["detail"]
 
 
+def test_a_class_is_forgotten_and_brought_back(client: TestClient, folder: Path) -> None:
+    model = client.post("/api/forget", json={"classes": ["blue"]}).json()
+    assert (model["version"], [one["name"] for one in model["classes"]]) == (3, ["green", "red"])
+    assert model["versions"][0]["message"] == "1 class forgotten"
+    assert model["report"]["forgotten"] == ["blue"]
+    assert best(client, encoded(BLUE, 80)) != "blue"
+    assert IncrementalClassifier.load(folder).class_names == ("green", "red")
+    assert client.post("/api/undo").json()["version"] == 2
+    assert best(client, encoded(BLUE, 80)) == "blue"
+    everything = client.post("/api/forget", json={"classes": ["red", "green", "blue"]}).json()
+    assert (everything["version"], everything["classes"]) == (4, [])
+
+
+def test_a_class_is_renamed_with_what_waits_for_it(client: TestClient, folder: Path) -> None:
+    before = client.get("/api/model").json()["classes"]
+    stage(client, "red", encoded(RED, 60))
+    stage(client, "yellow", encoded(YELLOW, 60))
+    model = client.post("/api/rename", json={"old": "red", "new": " scarlet "}).json()
+    assert model["version"] == 3
+    assert model["classes"] == [{**one, "name": "scarlet" if one["name"] == "red" else one["name"]} for one in before]
+    assert [one["label"] for one in client.get("/api/staged").json()["staged"]] == ["scarlet", "yellow"]
+    stored = [json.loads(file.read_text())["label"] for file in (folder / "staging").glob("*.json")]
+    assert sorted(stored) == ["scarlet", "yellow"]
+    assert best(client, encoded(RED, 80)) == "scarlet"
+    assert client.post("/api/undo").json()["version"] == 2
+    assert best(client, encoded(RED, 80)) == "red"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "told"),
+    [
+        ("forget", {"classes": ["rad"]}, 404, "Did you mean 'red'?"),
+        ("forget", {"classes": []}, 422, "not valid"),
+        ("forget", {"classes": ["red", ""]}, 422, "not valid"),
+        ("forget", {"classes": "red"}, 422, "not valid"),
+        ("rename", {"old": "rad", "new": "x"}, 404, "Did you mean 'red'?"),
+        ("rename", {"old": "red", "new": "  "}, 422, "no name"),
+        ("rename", {"old": "red", "new": "a\nb"}, 422, "one line"),
+        ("rename", {"old": "red", "new": "x" * 101}, 422, "at most 100 characters"),
+        ("rename", {"old": "red", "new": "blue"}, 409, "Two classes would be called 'blue'"),
+        ("rename", {"old": "red", "new": "red"}, 409, "is called so already"),
+        ("rename", {"old": "red"}, 422, "new"),
+        ("rename", {"old": "red", "new": "x" * 200_000}, 413, "larger than"),
+    ],
+)
+def test_changes_that_cannot_be_made_are_refused(
+    client: TestClient, path: str, body: dict[str, Any], status: int, told: str
+) -> None:
+    answer = client.post(f"/api/{path}", json=body)
+    assert answer.status_code == status
+    assert told in answer.json()["detail"]
+    assert client.get("/api/model").json()["version"] == 2
+
+
 def test_a_version_from_elsewhere_is_noticed(client: TestClient, folder: Path) -> None:
     assert best(client, encoded(BLUE, 80)) == "blue"
     ModelFolder(folder).undo()
@@ -135,6 +192,8 @@ def test_a_killed_learning_step_changes_nothing(
         ("DELETE", "staged"),
     ]:
         assert client.request(method, f"/api/{path}").status_code == 409, path
+    assert client.post("/api/forget", json={"classes": ["red"]}).status_code == 409
+    assert client.post("/api/rename", json={"old": "red", "new": "scarlet"}).status_code == 409
     os.kill(int(mark.read_text()), signal.SIGKILL)
     wait_for(lambda: client.get("/api/job").json()["state"] == "failed")
     assert "signal 9" in client.get("/api/job").json()["error"]
@@ -153,8 +212,16 @@ def test_a_model_can_begin_with_nothing(tmp_path: Path) -> None:
             assert client.request(method, f"/api/{path}").status_code == 409, path
         refused = client.post("/api/classify", files=files(encoded(RED)))
         assert refused.status_code == 409
-        assert "learned nothing" in refused.json()["detail"]
+        assert "no classes" in refused.json()["detail"]
         stage(client, "red", encoded(RED))
+
+
+def test_a_model_without_classes_is_told_as_such(client: TestClient, folder: Path) -> None:
+    forget_classes(folder, ["red", "green", "blue"])
+    model = client.get("/api/model").json()
+    assert (model["version"], model["classes"]) == (3, [])
+    for answer in (client.get("/api/map"), client.post("/api/classify", files=files(encoded(RED)))):
+        assert (answer.status_code, "no classes" in answer.json()["detail"]) == (409, True)
 
 
 def test_exemplars_are_served(client: TestClient) -> None:

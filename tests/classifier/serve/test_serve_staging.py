@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from cscct.classifier.images import Problem
+from cscct.classifier.serve import staging as staging_module
 from cscct.classifier.serve.job import _renamed, learn_batch, message_of, own_label
 from cscct.classifier.serve.limits import Limits
 from cscct.classifier.serve.staging import Staging, read_batch
@@ -19,7 +22,7 @@ from serving import RED, encoded, folder_fixture, original_fixture  # noqa: F401
 
 def staging_with(folder: Path, count: int) -> Staging:
     staging = Staging(folder, Limits())
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     photograph = folder.parent / "photograph.png"
     photograph.write_bytes(encoded(RED))
     staging.add("red/..", [Upload(photograph, f"{number}.png") for number in range(count)])
@@ -60,6 +63,38 @@ def test_nothing_is_written_through_links(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is a link"), Staging(tmp_path / "staging", Limits()).opened():
         pass
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_photographs_are_added_together_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = staging_with(tmp_path / "staging", 1)
+    kept = {path.name for path in before.folder.iterdir()}
+    real = staging_module.write_text
+    done: list[Path] = []
+
+    def full(path: Path, text: str) -> None:
+        done.append(path)
+        if len(done) == 2:
+            raise OSError(28, "No space left on device")
+        real(path, text)
+
+    monkeypatch.setattr(staging_module, "write_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        before.add("red", [Upload(tmp_path / "photograph.png", f"{number}.png") for number in range(3)])
+    assert len(before.all()) == 1
+    assert {path.name for path in before.folder.iterdir()} == kept
+
+
+@pytest.mark.parametrize("change", [{"id": "../../precious"}, {"created": "x"}, {"bytes": None}])
+def test_records_that_somebody_changed_are_left_out(tmp_path: Path, change: dict[str, object]) -> None:
+    """The id of a record becomes part of paths."""
+    first, second = staging_with(tmp_path / "model" / "staging", 2).all()
+    (tmp_path / "precious.json").write_text("mine")
+    (tmp_path / "model" / "staging" / f"{second.id}.json").write_text(json.dumps({**asdict(second), **change}))
+    again = Staging(tmp_path / "model" / "staging", Limits())
+    with again.opened():
+        assert again.all() == [first]
+        again.remove(one.id for one in again.all())
+    assert (tmp_path / "precious.json").exists()
 
 
 def test_labels_are_those_of_the_model() -> None:

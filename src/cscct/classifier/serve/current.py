@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 
 from ...errors import RunFailed, UserError
 from ..estimator import IncrementalClassifier
+from ..labels import nearest
 from ..store import MODEL, ModelFolder, Version, is_model_folder
 from .feature_map import feature_map
 from .schemas import Answer, ClassInfo, FeatureMap, Prediction, VersionInfo
@@ -26,6 +27,27 @@ class Loaded:
     model: IncrementalClassifier | None
     versions: list[Version]
     stamp: object
+
+    def classes(self) -> list[ClassInfo]:
+        if self.model is None:
+            return []
+        after = (self.report() or {}).get("after", {})
+        found = []
+        for label in self.model.classes_.tolist():
+            right, count = after.get(str(label), (None, None))
+            images = self.model.statistics_[label].count
+            kept = len(self.model.exemplars_.get(label, ()))
+            found.append(ClassInfo(name=str(label), images=images, exemplars=kept, right=right, count=count))
+        return found
+
+    def report(self) -> dict[str, Any] | None:
+        """What the last learning step did."""
+        report = getattr(self.model, "report_", None)
+        return None if report is None else report.as_dict()
+
+    def version_infos(self) -> list[VersionInfo]:
+        """Newest first."""
+        return [_version_info(one) for one in reversed(self.versions)]
 
 
 class CurrentModel:
@@ -79,10 +101,17 @@ class CurrentModel:
         return found.st_mtime_ns, found.st_ino, found.st_size
 
     def model(self) -> tuple[int, IncrementalClassifier]:
+        """The number of the version that answers, and the model."""
         loaded = self.get()
-        if loaded.model is None:
-            raise HTTPException(409, "The model has learned nothing yet: add photographs to a class, and learn them.")
+        if loaded.model is None or not len(loaded.model.classes_):
+            raise HTTPException(409, "The model has no classes: add photographs to a class, and learn them.")
         return loaded.number, loaded.model
+
+    def check_class(self, name: str) -> None:
+        """Refuses the name of a class that the model does not know."""
+        known = self.model()[1].class_names
+        if name not in known:
+            raise HTTPException(404, f"There is no class {name!r} in this model. {nearest(name, known)}")
 
     def classify(self, uploads: Sequence[Upload], top: int) -> tuple[int, list[Answer]]:
         """The number of the version that answers, and an answer an image."""
@@ -95,28 +124,6 @@ class CurrentModel:
             found = [Prediction(label=str(label), score=score) for label, score in best]
             answers.append(Answer(filename=upload.filename, predictions=found, unknown=bool(unknown)))
         return number, answers
-
-    def classes(self) -> list[ClassInfo]:
-        model = self.get().model
-        if model is None:
-            return []
-        after = (self.report() or {}).get("after", {})
-        found = []
-        for label in model.classes_:
-            right, count = after.get(str(label), (None, None))
-            images = model.statistics_[label].count
-            kept = len(model.exemplars_.get(label, ()))
-            found.append(ClassInfo(name=str(label), images=images, exemplars=kept, right=right, count=count))
-        return found
-
-    def report(self) -> dict[str, Any] | None:
-        """What the last learning step did."""
-        report = getattr(self.get().model, "report_", None)
-        return None if report is None else report.as_dict()
-
-    def versions(self) -> list[VersionInfo]:
-        """Newest first."""
-        return [_version_info(one) for one in reversed(self.get().versions)]
 
     def exemplar(self, index: int, number: int) -> bytes:
         """A photograph that was kept, as JPEG."""

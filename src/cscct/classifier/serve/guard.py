@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
 import anyio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -46,12 +46,8 @@ class Token:
         scheme, _, text = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self.matches(text.strip()):
             return True
-        cookies: SimpleCookie = SimpleCookie()
-        try:
-            cookies.load(headers.get("cookie", ""))
-        except CookieError:
-            return False
-        session = cookies[self._cookie].value if self._cookie in cookies else ""
+        # http.cookies would drop all cookies because of one that is odd, as another server on this host may set
+        session = cookie_parser(headers.get("cookie", "")).get(self._cookie, "")
         return hmac.compare_digest(session.encode("utf-8", "surrogateescape"), self._session.encode())
 
     def log_in(self, response: Response, secure: bool) -> None:

@@ -1,7 +1,7 @@
 """A learning step in a process of its own: `python -m cscct.classifier.serve.job MODEL_DIR`, started by the server.
 
-It tells on standard output, a line of JSON each, how far it is and what came of it. It ends when the server ends:
-the model then stays as it was, and the photographs still wait.
+It tells on standard output, a line of JSON each, how far it is, or why it failed. It ends when the server ends: the
+model then stays as it was, and the photographs still wait.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...errors import RunFailed, UserError
 from ..estimator import IncrementalClassifier
 from ..images import Problem
 from ..labels import Label
-from ..store import ModelFolder
+from ..store import ModelFolder, is_model_folder
 from .staging import Batch, read_batch
 
 STAGING = "staging"
@@ -65,7 +65,13 @@ def message_of(batch: Batch) -> str:
     counts = Counter(one.label for one in batch.photographs)
     parts = [f"{label} ({count})" for label, count in list(counts.items())[:5]]
     more = f" and {len(counts) - 5} more classes" if len(counts) > 5 else ""
-    return f"on the page: {', '.join(parts)}{more} [{batch.id}]"
+    return f"on the page: {', '.join(parts)}{more} {batch.tag}"
+
+
+def version_of(path: Path, batch: Batch) -> int | None:
+    """The number of the version that came of a batch, if one did."""
+    versions = ModelFolder(path).versions() if is_model_folder(path) else []
+    return next((one.number for one in versions if batch.tag in one.message), None)
 
 
 def _end_with_the_server() -> None:
@@ -89,7 +95,7 @@ def main(path: Path, out: TextIO) -> int:
             tell(what=what, done=done, total=total)
 
     try:
-        tell(version=learn_batch(path, read_batch(path / STAGING), progress))
+        learn_batch(path, read_batch(path / STAGING), progress)
     except (UserError, RunFailed) as error:
         tell(error=str(error))
         return 2

@@ -13,8 +13,10 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
+from ...errors import UserError
+from .job import version_of
 from .schemas import JobInfo
-from .staging import Staging
+from .staging import Batch, Staging
 
 
 class LearningJob:
@@ -57,30 +59,31 @@ class LearningJob:
             self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, encoding="utf-8")
             self._started = self._phase = time.monotonic()
             self._info = JobInfo(state="running", what="starting", total=len(batch.photographs))
-            self._listener = threading.Thread(target=self._listen, args=(self._process,), daemon=True)
+            self._listener = threading.Thread(target=self._listen, args=(self._process, batch), daemon=True)
             self._listener.start()
         return self.info()
 
     def stop(self) -> None:
         """Ends the process, if one runs: the model stays as it was and the photographs still wait."""
-        process, listener = self._process, self._listener
+        with self._mutex:  # both, or none
+            process, listener = self._process, self._listener
         if process is not None and listener is not None:
             process.kill()
             listener.join()
 
-    def _listen(self, process: subprocess.Popen[str]) -> None:
-        version, error = None, None
+    def _listen(self, process: subprocess.Popen[str], batch: Batch) -> None:
+        error = None
         assert process.stdout is not None
         with process.stdout:
             for line in process.stdout:
                 event = _event(line)
-                version, error = event.get("version", version), event.get("error", error)
+                error = event.get("error", error)
                 if "what" in event:
                     self._progress(event)
         code = process.wait()
         if process.stdin is not None:
             process.stdin.close()
-        self._end(version, error or _ending(code))
+        self._end(batch, error or _ending(code))
 
     def _progress(self, event: dict[str, Any]) -> None:
         with self._mutex:
@@ -88,15 +91,22 @@ class LearningJob:
                 self._phase = time.monotonic()
             self._info = JobInfo(state="running", what=event["what"], done=event["done"], total=event["total"])
 
-    def _end(self, version: int | None, error: str) -> None:
-        if version is not None:
-            self.finished()
-        self.staging.end(learned=version is not None)
+    def _end(self, batch: Batch, error: str) -> None:
+        """error: why there is no new version, if there is none. The folder tells whether there is one: a process may be
+        stopped right after its commit."""
+        version = None
+        try:
+            version = version_of(self.path, batch)
+            if version is not None:
+                self.finished()
+            self.staging.end(batch, learned=version is not None)
+            problem = error if version is None else None
+        except (OSError, UserError) as failure:  # what follows has to happen: else nothing could be learned any more
+            problem = f"The learning step ended, but its files cannot be read or written: {failure}."
         with self._mutex:
-            state = "failed" if version is None else "done"
             self._info = JobInfo(
-                state=state,
-                error=error if version is None else None,
+                state="done" if problem is None else "failed",
+                error=problem,
                 version=version,
                 seconds=round(time.monotonic() - self._started, 1),
             )

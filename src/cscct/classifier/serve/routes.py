@@ -7,7 +7,19 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
 
-from .schemas import Answers, FeatureMap, JobInfo, ModelInfo, Problem, Restore, StagedInfo, StagedList
+from ..changes import forget_classes, rename_class
+from .schemas import (
+    Answers,
+    FeatureMap,
+    Forget,
+    JobInfo,
+    ModelInfo,
+    Problem,
+    Rename,
+    Restore,
+    StagedInfo,
+    StagedList,
+)
 from .service import Service
 from .staging import Staged
 from .uploads import class_name
@@ -55,12 +67,13 @@ router = APIRouter(prefix="/api", responses=refusals())
 @router.get("/model")
 def get_model(service: Served) -> ModelInfo:
     """The model that answers now, its classes and its versions."""
+    loaded = service.model.get()  # once: a newer version may come meanwhile
     return ModelInfo(
         name=service.path.resolve().name,
-        version=service.model.get().number,
-        classes=service.model.classes(),
-        versions=service.model.versions(),
-        report=service.model.report(),
+        version=loaded.number,
+        classes=loaded.classes(),
+        versions=loaded.version_infos(),
+        report=loaded.report(),
         trouble=service.model.trouble,
         limits=asdict(service.limits),
     )
@@ -148,9 +161,28 @@ def undo(service: Served) -> ModelInfo:
 @router.post("/restore", responses=refusals(400, 404, 409, 413, 422))
 def restore(wanted: Restore, service: Served) -> ModelInfo:
     """Makes another version the current one."""
-    if wanted.version not in {one.number for one in service.model.versions()}:
+    if wanted.version not in {one.number for one in service.model.get().versions}:
         raise HTTPException(404, f"There is no version {wanted.version}.")
     service.change_version(lambda: service.model.folder.restore(wanted.version))
+    return get_model(service)
+
+
+@router.post("/forget", responses=refusals(400, 404, 409, 413, 422))
+def forget(wanted: Forget, service: Served) -> ModelInfo:
+    """Removes classes, as a new version. Older versions keep them, so that this can be undone."""
+    for name in wanted.classes:
+        service.model.check_class(name)
+    service.change_version(lambda: forget_classes(service.path, wanted.classes))
+    return get_model(service)
+
+
+@router.post("/rename", responses=refusals(400, 404, 409, 413, 422))
+def rename(wanted: Rename, service: Served) -> ModelInfo:
+    """Gives a class another name, as a new version; photographs of it that wait get the name too."""
+    service.model.check_class(wanted.old)
+    new = class_name(wanted.new, service.limits)
+    service.change_version(lambda: rename_class(service.path, wanted.old, new))
+    service.staging.rename(wanted.old, new)
     return get_model(service)
 
 

@@ -6,6 +6,7 @@ import ipaddress
 import logging
 import secrets
 import socket
+import sys
 import threading
 import webbrowser
 from pathlib import Path
@@ -47,9 +48,10 @@ def run(
     )
     with app.state.service.opened(), bound(host, port) as listener:
         address = page_address(host, listener.getsockname()[1], token)
-        print(f"Serving {Path(model_dir)} at {address} (Ctrl+C ends it)", flush=True)
+        print(f"Serving {Path(model_dir)} at {address} (Ctrl+C ends it)")
         if not is_model_folder(model_dir):
             print("There is no model in this folder yet: the first class that is taught on the page makes one.")
+        sys.stdout.flush()  # for a log file
         if open_browser:
             threading.Timer(1.0, webbrowser.open, [address]).start()
         uvicorn.Server(config).run(sockets=[listener])

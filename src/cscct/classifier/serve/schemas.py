@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
+
+Name = Annotated[str, Field(min_length=1, max_length=1000)]  # of a class
 
 
 class Problem(BaseModel):
@@ -114,3 +116,16 @@ class Restore(BaseModel):
     """Which version to go back to, or forward."""
 
     version: int = Field(ge=1, le=1_000_000_000)
+
+
+class Forget(BaseModel):
+    """Which classes to remove."""
+
+    classes: list[Name] = Field(min_length=1, max_length=1000)
+
+
+class Rename(BaseModel):
+    """Which class to give another name."""
+
+    old: Name
+    new: Name

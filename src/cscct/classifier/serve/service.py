@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from ...errors import RunFailed, UserError
 from ...runs.files import HOLDER, LOCK, own_folder
-from ..store import Version, is_model_folder
+from ..store import is_model_folder
 from .current import CurrentModel
 from .job import STAGING
 from .learning import LearningJob
@@ -42,7 +42,7 @@ class Service:
         _check_folder(self.path)
         with self.staging.opened():
             self.model.refresh()
-            self.staging.recover(one.message for one in self.model.versions())
+            self.staging.recover(one.message for one in self.model.get().versions)
             try:
                 yield
             finally:
@@ -71,8 +71,8 @@ class Service:
         """In a thread: decoding and predicting would block everybody else."""
         return await anyio.to_thread.run_sync(function, limiter=self.workers)
 
-    def change_version(self, change: Callable[[], Version | None]) -> None:
-        """Undo or restore, not while something is learned."""
+    def change_version(self, change: Callable[[], object]) -> None:
+        """Something that makes another version the current one, not while something is learned."""
         if self.job.running:
             raise HTTPException(409, "A learning step is running: wait for it, or stop it.")
         try:

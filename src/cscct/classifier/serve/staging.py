@@ -9,10 +9,11 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from io import BytesIO
 from pathlib import Path
 
+from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 
 from ...data.image_files import read_reduced
@@ -39,10 +40,15 @@ class Staged:
 
 @dataclass(frozen=True)
 class Batch:
-    """What a learning step takes. id: in the message of the version that came of it."""
+    """What a learning step takes."""
 
     id: str
     photographs: list[Staged]
+
+    @property
+    def tag(self) -> str:
+        """In the message of the version that came of it."""
+        return f"[{self.id}]"
 
 
 class Staging:
@@ -75,8 +81,12 @@ class Staging:
         for path in self.folder.glob("*.json"):
             if _ID.fullmatch(path.stem):
                 try:
-                    found.append(Staged(**json.loads(path.read_text(encoding="utf-8"))))
-                except (ValueError, TypeError):  # damaged: as if it were not there
+                    one = TypeAdapter(Staged).validate_json(path.read_bytes())
+                except ValueError:
+                    one = None
+                if one is not None and one.id == path.stem:  # it becomes part of paths
+                    found.append(one)
+                else:  # damaged: as if it were not there
                     path.unlink()
         self._items = {one.id: one for one in sorted(found, key=lambda one: (one.created, one.id))}
         for path in self.folder.iterdir():  # what was being written when a server was killed
@@ -98,29 +108,46 @@ class Staging:
         return (self.folder / f"{self.get(id).id}.jpg").read_bytes()
 
     def add(self, label: str, uploads: Sequence[Upload]) -> list[Staged]:
-        """All of them, or none when there is no room."""
+        """All of them, or none: when there is no room, or the disk is full."""
         thumbnails = [_thumbnail(upload) for upload in uploads]  # decodes them: none is staged that cannot be read
         with self._mutex:
             sizes = [upload.path.stat().st_size for upload in uploads]
             room = self.limits.staged_bytes - sum(one.bytes for one in self._items.values())
             if len(self._items) + len(uploads) > self.limits.staged_files or sum(sizes) > room:
                 raise HTTPException(409, "Too many photographs wait already: learn them, or remove some, first.")
-            added = []
-            for upload, size, thumbnail in zip(uploads, sizes, thumbnails, strict=True):
-                one = Staged(secrets.token_hex(12), label, upload.filename, size, time.time())
-                write_bytes(self.folder / f"{one.id}.image", upload.path.read_bytes())
-                write_bytes(self.folder / f"{one.id}.jpg", thumbnail)
-                write_text(self.folder / f"{one.id}.json", json.dumps(asdict(one)))
-                self._items[one.id] = one
-                added.append(one)
+            added: list[Staged] = []
+            try:
+                for upload, size, thumbnail in zip(uploads, sizes, thumbnails, strict=True):
+                    one = Staged(secrets.token_hex(12), label, upload.filename, size, time.time())
+                    added.append(one)
+                    write_bytes(self.folder / f"{one.id}.image", upload.path.read_bytes())
+                    write_bytes(self.folder / f"{one.id}.jpg", thumbnail)
+                    self._write(one)
+            except OSError:  # the client sends all of them again
+                self._remove(added)
+                raise
             return added
 
     def remove(self, ids: Iterable[str]) -> None:
         """Those that are there."""
         with self._mutex:
-            for one in [self._items.pop(id) for id in list(ids) if id in self._items]:
-                for suffix in ("json", "image", "jpg"):
-                    (self.folder / f"{one.id}.{suffix}").unlink(missing_ok=True)
+            self._remove([self._items[id] for id in list(ids) if id in self._items])
+
+    def _remove(self, staged: Iterable[Staged]) -> None:
+        for one in staged:
+            self._items.pop(one.id, None)
+            for suffix in ("json", "image", "jpg"):
+                (self.folder / f"{one.id}.{suffix}").unlink(missing_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        """Photographs of a class that got another name."""
+        with self._mutex:
+            for one in [replace(one, label=new) for one in self._items.values() if one.label == old]:
+                self._write(one)
+
+    def _write(self, one: Staged) -> None:
+        write_text(self.folder / f"{one.id}.json", json.dumps(asdict(one)))
+        self._items[one.id] = one
 
     def begin(self) -> Batch:
         """Everything that waits now, written down so that a later server knows what a killed one was learning."""
@@ -128,29 +155,27 @@ class Staging:
         write_text(self.folder / PENDING, json.dumps(asdict(batch)))
         return batch
 
-    def end(self, learned: bool) -> None:
+    def end(self, batch: Batch, learned: bool) -> None:
         """After a learning step."""
-        path = self.folder / PENDING
         if learned:
-            self.remove(one["id"] for one in json.loads(path.read_text(encoding="utf-8"))["photographs"])
-        path.unlink(missing_ok=True)
+            self.remove(one.id for one in batch.photographs)
+        (self.folder / PENDING).unlink(missing_ok=True)
 
     def recover(self, messages: Iterable[str]) -> None:
         """After a killed server: what its last learning step took is removed if a version came of it."""
         try:
-            batch = json.loads((self.folder / PENDING).read_text(encoding="utf-8"))["id"]
+            batch = read_batch(self.folder)
         except FileNotFoundError:
             return
-        except (ValueError, KeyError):  # damaged
+        except ValueError:  # damaged
             (self.folder / PENDING).unlink()
             return
-        self.end(learned=any(f"[{batch}]" in message for message in messages))
+        self.end(batch, learned=any(batch.tag in message for message in messages))
 
 
 def read_batch(folder: Path) -> Batch:
     """What the server wrote down in `begin`."""
-    record = json.loads((folder / PENDING).read_text(encoding="utf-8"))
-    return Batch(record["id"], [Staged(**one) for one in record["photographs"]])
+    return TypeAdapter(Batch).validate_json((folder / PENDING).read_bytes())
 
 
 def _thumbnail(upload: Upload) -> bytes:

@@ -119,7 +119,7 @@ def class_name(text: str | None, limits: Limits) -> str:
     """A name for a class: any text of one line that is not too long. It never becomes a path."""
     name = unicodedata.normalize("NFC", text or "").strip()
     if not name:
-        raise HTTPException(422, "The class has no name: send it in the field `label`.")
+        raise HTTPException(422, "The class has no name: send one.")
     if len(name) > limits.name_length:
         raise HTTPException(422, f"The name of a class has at most {limits.name_length} characters, not {len(name)}.")
     if any(unicodedata.category(one) in ("Cc", "Cs", "Zl", "Zp") for one in name):

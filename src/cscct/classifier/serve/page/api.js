@@ -47,6 +47,8 @@ export const api = {
   learn: () => ask("POST", "learn"),
   stop: () => ask("DELETE", "job"),
   undo: () => ask("POST", "undo"),
+  forget: (label) => ask("POST", "forget", JSON.stringify({ classes: [label] })),
+  rename: (old, wanted) => ask("POST", "rename", JSON.stringify({ old, new: wanted })),
   restore: (version) => ask("POST", "restore", JSON.stringify({ version })),
 };
 

@@ -1,7 +1,7 @@
 // Answers for photographs, and corrections of them.
 
 import { api, each } from "./api.js";
-import { announce, bar, byId, el, name, percent, plural } from "./dom.js";
+import { announce, bar, byId, el, name, percent, plural, textForm } from "./dom.js";
 import { acceptFiles } from "./drop.js";
 
 const NOTABLE = 0.005; // answers below this are left out, except for the second
@@ -79,21 +79,20 @@ function correction(file, answer, changed) {
     "aria-label": `What ${file.name} shows`,
     placeholder: "what it shows",
   });
-  const form = el("form", {}, input, el("button", { class: "main" }, "Teach"), el("button", { type: "button", class: "plain", onclick: close }, "Cancel"));
+  const form = textForm(input, "Teach", teach, close);
   ask.addEventListener("click", () => {
     box.replaceChildren(form);
     input.focus();
   });
-  form.addEventListener("keydown", (event) => event.key === "Escape" && close());
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
+
+  async function teach(label) {
     try {
-      show(await api.stage(file, input.value.trim()));
+      show(await api.stage(file, label));
       changed();
     } catch (error) {
       box.replaceChildren(form, el("p", { class: "problem", role: "alert" }, error.message));
     }
-  });
+  }
 
   function close() {
     box.replaceChildren(ask);

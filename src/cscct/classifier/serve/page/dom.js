@@ -47,6 +47,17 @@ export function bar(share, kind = "") {
   return el("span", { class: "bar", "aria-hidden": "true" }, fill);
 }
 
+/** A small form around an input: a button that sends its text, one that cancels, and Escape, which cancels too. */
+export function textForm(input, action, send, cancel) {
+  const form = el("form", { class: "text-form" }, input, el("button", { class: "main" }, action), el("button", { type: "button", class: "plain", onclick: cancel }, "Cancel"));
+  form.addEventListener("keydown", (event) => event.key === "Escape" && cancel());
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    send(input.value.trim());
+  });
+  return form;
+}
+
 /** Asks before something that cannot be taken back: the button has to be pressed twice. */
 export function twice(button, question, action) {
   const text = button.textContent;
@@ -64,6 +75,7 @@ export function twice(button, question, action) {
       return;
     }
     button.textContent = question;
+    announce(`${question}: ${button.getAttribute("aria-label") ?? text}`);
     armed = setTimeout(reset, 5000);
   });
 }

@@ -4,6 +4,7 @@ import { api } from "./api.js";
 import { setUpClassify } from "./classify.js";
 import { notice } from "./dom.js";
 import { ignoreOtherDrops } from "./drop.js";
+import { setUpManage } from "./manage.js";
 import { showMap } from "./map.js";
 import { showModel } from "./results.js";
 import { setUpTeach, showStaged } from "./teach.js";
@@ -28,10 +29,18 @@ async function refresh() {
   }
 }
 
+const refreshStaged = () => showStaged().catch((error) => notice(error.message));
+
+/** What waits too: whether its classes are new depends on the version. */
+async function refreshAll() {
+  await refresh();
+  await refreshStaged();
+}
+
 ignoreOtherDrops();
-setUpClassify(() => showStaged().catch((error) => notice(error.message)));
-setUpVersions(refresh);
+setUpClassify(refreshStaged);
+setUpVersions(refreshAll);
+setUpManage(refreshAll);
 setUpTeach(refresh);
-await refresh();
-await showStaged().catch((error) => notice(error.message));
+await refreshAll();
 setInterval(() => document.hidden || refresh(), LOOK);

@@ -12,10 +12,10 @@ let shown = null;
 
 /** Fetches and draws it. model: as /api/model gives it. */
 export async function showMap(model) {
-  byId("map").classList.toggle("empty", model.version === 0);
+  byId("map").classList.toggle("empty", model.classes.length === 0);
   chosen = null;
   byId("map-photos").replaceChildren();
-  if (!model.version) {
+  if (!model.classes.length) {
     byId("map-box").replaceChildren();
     byId("map-legend").replaceChildren();
     return;

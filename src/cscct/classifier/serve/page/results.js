@@ -1,6 +1,7 @@
 // What the model knows: accuracy of each class before and after the last step, and what it confuses.
 
 import { bar, byId, el, name, percent, plural } from "./dom.js";
+import { classCells } from "./manage.js";
 
 export function showModel(model) {
   byId("model-name").textContent = model.name;
@@ -9,7 +10,7 @@ export function showModel(model) {
   byId("model-summary").textContent = model.version
     ? `Version ${model.version}: ${plural(model.classes.length, "class", "classes")}, ${plural(images, "photograph")}`
     : "Nothing is learned yet";
-  byId("classify-empty").hidden = model.version > 0;
+  byId("classify-empty").hidden = model.classes.length > 0;
   byId("class-names").replaceChildren(...model.classes.map((one) => el("option", { value: one.name })));
   showClasses(model);
   showConfusions(model.report ?? {});
@@ -18,9 +19,11 @@ export function showModel(model) {
 function showClasses({ classes, report }) {
   const before = report?.before ?? {};
   byId("classes-scroll").hidden = classes.length === 0;
-  byId("classes-note").textContent = classes.length
-    ? "Recognised in cross-validation: each photograph is judged by a model that has not seen it."
-    : "Here you will see how well each class is recognised.";
+  byId("classes-note").textContent = !classes.length
+    ? "Here you will see how well each class is recognised."
+    : classes.some((one) => one.count)
+      ? "Recognised in cross-validation: each photograph is judged by a model that has not seen it."
+      : "How well each class is recognised is measured at the next learning step.";
   byId("class-rows").replaceChildren(...classes.map((one) => row(one, before[one.name], report?.new ?? [])));
   showOverall(classes, before);
 }
@@ -31,15 +34,17 @@ function row(one, before, fresh) {
   const change = share != null && earlier != null ? share - earlier : 0;
   const mark = Math.abs(change) < 0.005 ? "" : change > 0 ? "better" : "worse";
   const was = fresh.includes(one.name) ? el("span", { class: "badge" }, "new") : earlier == null ? "–" : percent(earlier);
+  const [title, actions] = classCells(one.name);
   const cells = [
-    el("th", { scope: "row" }, name(one.name)),
+    title,
     el("td", { class: "number" }, one.images.toLocaleString("en")),
     el("td", { class: "number" }, was),
     el("td", { class: `number ${mark}` }, share == null ? "–" : percent(share)),
     el("td", { class: "graph" }, share == null ? "" : bar(share, mark)),
+    actions,
   ];
   if (one.count) cells[3].title = `${one.right} of ${one.count}`;
-  return el("tr", {}, ...cells);
+  return el("tr", { "data-label": one.name }, ...cells);
 }
 
 function showOverall(classes, before) {
