@@ -47,7 +47,7 @@ def test_how_many_there_are() -> None:
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
-def test_a_study_can_be_planned(path: Path) -> None:
+def test_a_study_can_be_planned(path: Path, forms: ModuleType) -> None:
     study = parse_study(read_config(path), str(path))
     assert plan_study(study, Path("nowhere"))
 
