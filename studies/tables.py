@@ -13,7 +13,7 @@ from pathlib import Path
 from cscct.analysis.statistics import AVERAGE, Difference, paired, spread
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "README.md",)
+PAGES = (ROOT / "README.md", ROOT / "docs" / "pretrained.md")
 LAST = "last_accuracy"
 Row = dict[str, str]
 
@@ -85,7 +85,20 @@ def pretrained_cscct() -> str:
     return markdown(header, rows)
 
 
-TABLES: dict[str, Callable[[], str]] = {"pretrained": pretrained, "pretrained-cscct": pretrained_cscct}
+def birds_predictions() -> str:
+    """After the last task, by each prediction on what was fine-tuned."""
+    names = ("classifier", "nme", "lda", "ridge")
+    methods = ("lucir", "lucir+cscct", "podnet", "podnet+cscct")
+    found = read("birds")
+    rows = [[f"`{method}`", *(mean(found, method, f"{name}.{LAST}") for name in names)] for method in methods]
+    return markdown(["method", *(f"`{name}`" for name in names)], rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "pretrained": pretrained,
+    "pretrained-cscct": pretrained_cscct,
+    "birds-predictions": birds_predictions,
+}
 
 
 def written(text: str) -> str:
