@@ -49,8 +49,13 @@ def told(found: Difference | None) -> str:
     if found is None or found.low is None or found.high is None:
         return ""
     if found.high - found.low < 0.005:  # methods that train nothing end with the same model in every order
-        return f"{found.mean:+.2f}"
-    return f"{found.mean:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
+        return signed(found.mean)
+    return f"{signed(found.mean)} [{signed(found.low)}, {signed(found.high)}]"
+
+
+def signed(value: float) -> str:
+    """With two digits; no sign of a rounded zero is left from the rounding."""
+    return f"{round(value, 2) + 0.0:+.2f}"
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
