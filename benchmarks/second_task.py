@@ -146,7 +146,7 @@ def watched(learner: Learner, clock: Clock) -> Iterator[Listener]:
         (Network, "forward", student),
         (learner, "_batches", clock.each("data", learner._batches)),
         (learner, "_class_features", features),
-        (learner, "_similarity", clock.timed("imprinting", learner._similarity)),
+        (learner, "_locate_classes", clock.timed("imprinting", learner._locate_classes)),
         (learner, "_first_rows", clock.timed("imprinting", learner._first_rows)),
         (learner, "_herd", clock.timed("herding", learner._herd)),
         (learner, "_finetune", balanced),

@@ -57,9 +57,9 @@ class StageInputs:
     parameters: list[nn.Parameter]
     batches: Callable[[int, int], Iterable[Batch]]  # of an epoch, from a step on
     train_mode: bool  # False keeps the batch-norm statistics as they are
-    classes: SeenClasses | None = None
     group: ProcessGroup = SINGLE_PROCESS
     precision: Precision = FULL
+    classes: SeenClasses | None = None  # None in the first task
 
 
 def run_stage(
