@@ -172,10 +172,15 @@ def test_classes_are_renamed_and_forgotten_with_the_keyboard(browser: Any, folde
         page.keyboard.press("Enter")
         expect(page.locator("#class-rows tr th")).to_have_text(["green", "blue"])
         expect(page.get_by_role("button", name="Forget blue")).to_be_focused()
-        for name in ("blue", "green"):
-            for _ in range(2):
-                page.get_by_role("button", name=f"Forget {name}").click()
-            expect(page.get_by_role("button", name=f"Forget {name}")).to_have_count(0)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("button", name="Forget blue")).to_have_text("Press again")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("button", name="Forget blue")).to_have_count(0)
+        expect(page.get_by_role("button", name="Forget green")).to_be_focused()  # all that follows a change is done
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("button", name="Forget green")).to_have_text("Press again")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("button", name="Forget green")).to_have_count(0)
         expect(page.locator("#classify-empty")).to_be_visible()
         expect(page.locator("#map-box svg")).to_have_count(0)
         page.get_by_role("button", name="Restore version 2").click()
