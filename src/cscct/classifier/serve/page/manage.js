@@ -63,9 +63,9 @@ async function attempt(box, action) {
   return true;
 }
 
-/** A button of a class; where there is no class any more, what comes next. */
+/** A button of a class; where there is no class any more, what comes next. What a person has gone on to keeps the focus. */
 function focus(text, label) {
-  const row = [...byId("class-rows").children].find((one) => one.dataset.label === label);
-  const found = [...(row?.querySelectorAll(".actions button") ?? [])].find((one) => one.textContent === text);
+  if (document.activeElement !== document.body) return;
+  const found = [...byId("class-rows").querySelectorAll("button")].find((one) => one.ariaLabel === `${text} ${label}`);
   (found ?? byId("teach-name")).focus();
 }
