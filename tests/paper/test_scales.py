@@ -61,7 +61,7 @@ def test_learning_rates_follow_the_batch_sizes(name: str, scale: str, recipe: st
     found = SCALES[scale]
     assert found is not None
     for cell, run in plan(name, scale, recipe):
-        preset = preset_layers(cell.base, "cifar100", recipe, found.own)
+        preset = preset_layers(cell.base, "cifar100", recipe, found.settings)
         train, balanced = run.settings.train, run.settings.finetune
         assert train.batch_size == 128 * cell.batch_size / USUAL_BATCH[cell.dataset] / found.shrink
         assert train.lr / train.batch_size == pytest.approx(preset["train"]["lr"] / preset["train"]["batch_size"])

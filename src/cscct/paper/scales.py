@@ -30,7 +30,7 @@ class Scale:
     test_images: int | None
     network: str  # in words
     shrink: int = 1  # batch and memory are so many times smaller
-    own: Raw = field(default_factory=dict)  # further settings
+    settings: Raw = field(default_factory=dict)  # further ones
 
     def protocol(self, dataset: str, B: int, C: int) -> tuple[int, int]:
         step = self.steps[dataset][C]
@@ -73,7 +73,7 @@ class Scale:
             layer["train"]["epochs"] = epochs - balanced
             if balanced:
                 layer["finetune"]["epochs"] = balanced
-        merge(layer, self.own)
+        merge(layer, self.settings)
         if dataset != self.dataset:  # what the recipe for the paper's dataset says of the losses
             layer["loss"] = dict(load_preset(dataset)["bases"][METHODS[base].preset_name].get("loss", {}))
         return layer
@@ -93,7 +93,7 @@ SCALES: dict[str, Scale | None] = {
         test_images=20,
         network="ResNet-8",
         shrink=4,
-        own={"network": {"depth": 8}},
+        settings={"network": {"depth": 8}},
     ),
     # At most 25 minutes a run on one core.
     "cpu-large": Scale(
@@ -106,7 +106,7 @@ SCALES: dict[str, Scale | None] = {
         images=None,
         test_images=None,
         network="ResNet-8",
-        own={"network": {"depth": 8}},
+        settings={"network": {"depth": 8}},
     ),
     # About an hour a run on one core. Seeds change the class order too.
     "cpu-deep": Scale(
@@ -119,7 +119,7 @@ SCALES: dict[str, Scale | None] = {
         images=None,
         test_images=None,
         network="ResNet-14",
-        own={"network": {"depth": 14}, "data": {"order": "seed"}},
+        settings={"network": {"depth": 14}, "data": {"order": "seed"}},
     ),
     # The upper stages of a pretrained network: a few minutes a run on one core, all 100 classes. Seeds change the class
     # order too.
@@ -133,7 +133,7 @@ SCALES: dict[str, Scale | None] = {
         images={2: 100, 5: 100, 10: 100},
         test_images=50,
         network="the last stages of EfficientNet-Lite0, pretrained on ImageNet, at 96 pixels",
-        own={
+        settings={
             "network": {"backbone": "efficientnet-lite0", "train_from": 6},
             "data": {"transform": {"size": 96}, "order": "seed"},
         },
