@@ -108,7 +108,6 @@ class BalancedEntropy(Term):
     name = "balanced_entropy"
     trains_head = True
     reads_teacher = False
-    whole_batch = False
 
     def value(self, step: Step) -> Tensor:
         assert step.classes is not None

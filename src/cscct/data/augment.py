@@ -75,7 +75,7 @@ def resize(images: Tensor, side: int | None) -> Tensor:
     """Float images as squares of `side` pixels; as they are if they have that size, or if side is None."""
     if side is None or images.shape[2:] == (side, side):
         return images
-    smaller = min(images.shape[2:]) > side
+    smaller = max(images.shape[2:]) > side  # enlarging needs no smoothing
     return F.interpolate(images, (side, side), mode="bilinear", antialias=smaller)
 
 

@@ -135,7 +135,7 @@ def print_plan(plan: PlanSummary, title: str) -> None:
     if plan.seconds is None and plan.on_gpu:
         print("How long it takes is not known: no estimate is made for GPUs before a run has finished.")
     elif plan.seconds is None:
-        print("How long it takes is not known before one of them is finished.")
+        print("How long it takes cannot be told in advance.")
     else:
         how = "by what finished runs took" if plan.measured else "a rough guess for CPU cores like a server's"
         print(f"About {clock(plan.seconds)} with {plan.processes} at a time ({how}).")
