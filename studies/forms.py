@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cscct.losses import Term, register
 from cscct.losses.common import connected_zero, unit
-from cscct.losses.terms import teacher_of
+from cscct.losses.terms import classes_of, teacher_of
 from cscct.methods import EXTRAS
 from cscct.structs import Step
 
@@ -75,11 +75,11 @@ class ClassContrast(Term):
     reads_teacher = False
 
     def value(self, step: Step) -> Tensor:
-        assert step.classes is not None
+        classes = classes_of(step)
         chosen = ~step.batch.is_new if self.samples == "old" else torch.ones_like(step.batch.is_new)
-        counts = step.classes.counts if self.balanced else None
+        counts = classes.counts if self.balanced else None
         features, labels = step.student.features[chosen], step.batch.labels[chosen]
-        return class_contrast(features, labels, step.classes.means, self.temperature, counts)
+        return class_contrast(features, labels, classes.means, self.temperature, counts)
 
 
 @register
@@ -94,31 +94,15 @@ class ClassTransfer(Term):
     whole_batch = True
 
     def value(self, step: Step) -> Tensor:
-        assert step.classes is not None
         chosen = step.batch.is_new if self.samples == "new" else torch.ones_like(step.batch.is_new)
         features, teacher = step.student.features[chosen], teacher_of(step).features[chosen]
-        return class_transfer(features, teacher, step.classes.means[: step.task.n_old], self.temperature)
-
-
-@register
-@dataclass(frozen=True)
-class BalancedEntropy(Term):
-    """Cross-entropy of the classifier's scores + log n_c."""
-
-    name = "balanced_entropy"
-    trains_head = True
-    reads_teacher = False
-
-    def value(self, step: Step) -> Tensor:
-        assert step.classes is not None
-        return F.cross_entropy(step.student.logits + step.classes.counts.log(), step.batch.labels)
+        return class_transfer(features, teacher, classes_of(step).means[: step.task.n_old], self.temperature)
 
 
 EXTRAS |= {
-    "balanced": ("balanced_clustering",),
+    "balanced-csc": ("balanced_clustering",),
     "contrast": ("class_contrast",),
     "transfer": ("class_transfer",),
     "contrast-transfer": ("class_contrast", "class_transfer"),
-    "entropy": ("balanced_entropy",),
     "keep": ("less_forget",),
 }

@@ -154,6 +154,13 @@ def cross_entropy(logits: Array, labels: Array) -> float:
     return -sum(math.log(softmax(row)[y]) for row, y in zip(logits, labels, strict=True)) / len(logits)
 
 
+def balanced_cross_entropy(logits: Array, labels: Array, counts: Array) -> float:
+    total = 0.0
+    for row, y in zip(logits, labels, strict=True):
+        total -= math.log(counts[y] * math.exp(row[y]) / sum(n * math.exp(s) for n, s in zip(counts, row, strict=True)))
+    return total / len(logits)
+
+
 def logit_distillation(logits: Array, teacher: Array, temperature: float = 2.0) -> float:
     n_old = teacher.shape[1]
     return sum(
@@ -162,7 +169,7 @@ def logit_distillation(logits: Array, teacher: Array, temperature: float = 2.0) 
     ) / len(logits)
 
 
-def balanced_cross_entropy(logits: Array, labels: Array, is_new: Array, n_old: int) -> float:
+def weighted_cross_entropy(logits: Array, labels: Array, is_new: Array, n_old: int) -> float:
     """A mean over samples in which the old samples of a batch count 1, and the new ones so that each class has the same
     total on average."""
     per_old, per_new = sum(~is_new) / n_old, sum(is_new) / (logits.shape[1] - n_old)

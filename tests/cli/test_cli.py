@@ -135,7 +135,7 @@ def test_list(cscct: Call) -> None:
     listing = json.loads(cscct("list", "--json").stdout)
     more = {"wa", "bic", "er-ace", "der++", "ncm", "lda", "ridge"}
     assert set(listing["methods"]) == {"icarl", "icarl-bce", "lucir", "podnet", "replay", *more}
-    assert len(listing["losses"]) == 13
+    assert len(listing["losses"]) == 14
     assert all(summary for entries in listing.values() for summary in entries.values())
     text = cscct("list").stdout
     assert all(name in text for name in ("lucir-resnet18", "cifar100", "+cscct", "seed-1993", "podnet-1"))

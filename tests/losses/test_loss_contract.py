@@ -10,10 +10,11 @@ from torch import Tensor
 
 import oracles
 from cscct.losses import TERMS, Term, register
-from cscct.structs import Batch, Output, Step, Task
+from cscct.structs import Batch, Output, SeenClasses, Step, Task
 
 NAMES = sorted(TERMS)
 TASK = Task(index=1, n_old=3, n_new=2)
+COUNTS = torch.tensor([4, 2, 3, 30, 50])
 
 
 def make_output(k: int, classes: int, dtype: torch.dtype, gen: torch.Generator) -> Output:
@@ -35,7 +36,9 @@ def make_step(k: int = 9, dtype: torch.dtype = torch.float64, labels: Tensor | N
     carried = torch.randn(k, TASK.n_old, generator=gen, dtype=torch.float64)
     carried[is_new] = torch.nan
     carried[labels == 1, 2:] = torch.nan  # stored when two classes were known
-    return Step(Batch(torch.zeros(k, 1, 2, 2), labels, is_new, carried), student, teacher, TASK)
+    means = torch.randn(TASK.n_seen, 6, generator=gen, dtype=torch.float64)
+    classes = SeenClasses(torch.nn.functional.normalize(means, dim=1), COUNTS)
+    return Step(Batch(torch.zeros(k, 1, 2, 2), labels, is_new, carried), student, teacher, TASK, classes)
 
 
 def tensors_of(output: Output) -> dict[str, Tensor]:
@@ -55,11 +58,11 @@ def select(step: Step, rows: Tensor) -> Step:
 
     assert step.teacher is not None
     batch = Batch(*(one[rows] for one in step.batch if one is not None))
-    return Step(batch, of(step.student), of(step.teacher), step.task)
+    return Step(batch, of(step.student), of(step.teacher), step.task, step.classes)
 
 
 def test_how_many_there_are() -> None:
-    assert len(TERMS) == 13
+    assert len(TERMS) == 14
     assert {name: term.name for name, term in TERMS.items()} == {name: name for name in TERMS}
 
 
@@ -126,6 +129,7 @@ def test_slow_version(name: str) -> None:
     y, is_new, carried = step.batch.labels.numpy(), step.batch.is_new.numpy(), step.batch.carried.numpy()
     expected = {
         "cross_entropy": lambda: oracles.cross_entropy(s.logits, y),
+        "balanced_cross_entropy": lambda: oracles.balanced_cross_entropy(s.logits, y, COUNTS.numpy()),
         "nca": lambda: oracles.nca(s.scores, y, float(s.scale)),
         "logit_distillation": lambda: oracles.logit_distillation(s.logits, t.logits),
         "bce_distillation": lambda: oracles.bce_distillation(s.logits, t.logits, y),

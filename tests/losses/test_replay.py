@@ -44,7 +44,7 @@ def test_memory_samples_see_all_columns() -> None:
     )
     oracles.compare(
         lambda logits: memory_cross_entropy(logits, LABELS, IS_NEW, 3, "seen"),
-        lambda logits: oracles.balanced_cross_entropy(logits, y, new, 3),
+        lambda logits: oracles.weighted_cross_entropy(logits, y, new, 3),
         LOGITS,
     )
 

@@ -6,7 +6,7 @@ import torch
 from cscct.losses import TERMS, Term, WeightedSum
 from cscct.methods import METHODS
 from cscct.nets import CosineHead
-from cscct.structs import Batch, Output, Step, Task
+from cscct.structs import Batch, Output, SeenClasses, Step, Task
 from oracles import tensor, vector
 
 FIRST, SECOND = Task(0, 0, 3), Task(1, 3, 2)
@@ -32,7 +32,8 @@ def shared_step(task: Task = SHARED) -> Step:
     student = Output(maps("podnet/new_maps"), features, head(features).detach(), sigma)
     teacher = Output(maps("podnet/old_maps"), tensor("shared_inputs/ref"), tensor("shared_inputs/ref_logits"), one)
     carried = teacher.logits.masked_fill((y >= SHARED.n_old)[:, None], torch.nan)
-    return Step(Batch(torch.empty(0), y, y >= SHARED.n_old, carried), student, teacher, task)
+    classes = SeenClasses(torch.empty(0), torch.ones(student.scores.shape[1], dtype=torch.int64))
+    return Step(Batch(torch.empty(0), y, y >= SHARED.n_old, carried), student, teacher, task, classes)
 
 
 def test_logits_of_the_vectors() -> None:
@@ -137,7 +138,14 @@ def test_first_task_leaves_out_what_needs_a_past() -> None:
 
 def test_head_only_leaves_out_what_depends_on_features_alone() -> None:
     loss = WeightedSum([term() for term in TERMS.values()], SECOND, head_only=True)
-    scores = {"cross_entropy", "nca", "logit_distillation", "bce_distillation", "margin_ranking"}
+    scores = {
+        "cross_entropy",
+        "balanced_cross_entropy",
+        "nca",
+        "logit_distillation",
+        "bce_distillation",
+        "margin_ranking",
+    }
     assert active(loss) == scores | {"new_cross_entropy", "memory_cross_entropy", "logit_replay"}
     assert loss.needs_teacher
     assert not WeightedSum(terms_of("podnet", "csc", "ct"), SECOND, head_only=True).needs_teacher

@@ -14,15 +14,16 @@ from cscct.learn.predict import HEADLINES
 from cscct.methods import EXTRAS, METHODS, Method, canonical_name, parse_method, register, split_method
 
 BASES = ("replay", "icarl", "lucir", "podnet", "wa", "bic", "er-ace", "der++")
-PROTOCOLS = {"": (4, 2), "+csc": (4, 4), "+ct": (6, 3), "+cscct": (7, 1)}  # 4+4+2, 6+3+1 and single classes among them
-SIZES = {"": [4, 2, 2, 2], "+csc": [4, 4, 2], "+ct": [6, 3, 1], "+cscct": [7, 1, 1, 1]}
+# 4+4+2, 6+3+1 and single classes among them
+PROTOCOLS = {"": (4, 2), "+csc": (4, 4), "+ct": (6, 3), "+cscct": (7, 1), "+balanced": (8, 1)}
+SIZES = {"": [4, 2, 2, 2], "+csc": [4, 4, 2], "+ct": [6, 3, 1], "+cscct": [7, 1, 1, 1], "+balanced": [8, 1, 1]}
 COMBINATIONS = [(base, addition) for base in BASES for addition in PROTOCOLS]
 
 
 def test_all_combinations_are_tried() -> None:
-    assert len(COMBINATIONS) == 32
+    assert len(COMBINATIONS) == 40
     assert set(METHODS) >= {*BASES, "icarl-bce"}
-    assert set(EXTRAS) == {"csc", "ct", "cscct"}
+    assert set(EXTRAS) == {"csc", "ct", "cscct", "balanced"}
 
 
 @pytest.mark.parametrize(("base", "addition"), COMBINATIONS, ids="".join)
@@ -41,6 +42,7 @@ def test_runs_end_to_end(base: str, addition: str, tmp_path: Path) -> None:
         assert all(0 <= accuracy <= 100 for row in matrix for accuracy in row)
     later = [record["losses"] for record in listener.epochs if record["task"] > 0 and record["stage"] == "train"]
     assert ("csc" in later[0]) == (addition in ("+csc", "+cscct"))
+    assert ("balanced_cross_entropy" in later[0]) == (addition == "+balanced")
     assert ("ct" in later[0]) == (addition in ("+ct", "+cscct"))
     assert all(math.isfinite(value) for losses in later for value in losses.values())
     first_task = [record["losses"] for record in listener.epochs if record["task"] == 0]

@@ -106,6 +106,21 @@ def test_stopped_every_few_steps(base: str, whole: Callable[[str], Path], tmp_pa
     same(whole(base), tmp_path / "run")
 
 
+def test_what_a_loss_knows_of_the_classes_is_known_after_a_stop(tmp_path: Path) -> None:
+    settings = settings_for("lucir+balanced", "digits", *SMALL)
+    settings = complete(settings, load_dataset(settings, None, print))
+    go(tmp_path / "whole", settings)
+    stops, finished = 0, False
+    while not finished:
+        try:
+            go(tmp_path / "run", settings, After(3))
+            finished = True
+        except Interrupted:
+            stops += 1
+    assert stops >= 3
+    same(tmp_path / "whole", tmp_path / "run")
+
+
 @pytest.mark.parametrize("base", BASES)
 def test_killed_at_random_instants(base: str, tmp_path: Path) -> None:
     """SIGKILL, checkpoints after every step; the kills are spread over all of the run, and every one hits it."""

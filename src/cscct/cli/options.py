@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 MethodName = Annotated[
     str | None,
     typer.Argument(
-        metavar="METHOD", help="A base with +csc, +ct or +cscct: lucir+cscct.", autocompletion=completion.methods
+        metavar="METHOD",
+        help="A base, if you like with +csc, +ct, +cscct or +balanced: lucir+cscct.",
+        autocompletion=completion.methods,
     ),
 ]
 DatasetName = Annotated[

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..lazy import lazy_exports
+from .classification import balanced_cross_entropy as balanced_cross_entropy
 from .classification import cross_entropy as cross_entropy
 from .csc import cross_space_clustering as cross_space_clustering
 from .ct import controlled_transfer as controlled_transfer

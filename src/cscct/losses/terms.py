@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..registry import Registry
-from ..structs import Output, Step, Task
+from ..structs import Output, SeenClasses, Step, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -60,3 +60,9 @@ def teacher_of(step: Step) -> Output:
     if step.teacher is None:
         raise ValueError("this loss compares with the previous network, and there is none in the first task.")
     return step.teacher
+
+
+def classes_of(step: Step) -> SeenClasses:
+    if step.classes is None:
+        raise ValueError("this loss asks what is known of the classes seen, and nothing is in the first task.")
+    return step.classes

@@ -20,14 +20,15 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "csc": ("csc",),
     "ct": ("ct",),
     "cscct": ("csc", "ct"),
+    "balanced": ("balanced_cross_entropy",),
 }  # suffix -> loss terms; plugins may add to it
 
 
 @dataclass(frozen=True)
 class Method:
     """`settings` are differences from the defaults. `like` names the method whose recipe in the presets (optimiser,
-    schedule, transforms) this one shares; by default its own. `additions` are settings of the losses that `+csc`, `+ct`
-    and `+cscct` add, where this method wants others than the defaults."""
+    schedule, transforms) this one shares; by default its own. `additions` are settings of the losses that `+csc` and
+    others bring, where this method wants others than the defaults."""
 
     name: str
     summary: str

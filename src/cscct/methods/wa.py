@@ -40,6 +40,7 @@ WA = register(
             "predict": {"headline": "classifier"},
         },
         like="lucir",
-        additions={name: {"growth": "new_over_seen"} for name in ("csc", "ct")},  # as that of cross-entropy
+        # As that of cross-entropy
+        additions={name: {"growth": "new_over_seen"} for name in ("csc", "ct", "balanced_cross_entropy")},
     )
 )
