@@ -18,12 +18,12 @@ from cscct.learn.predict import HEADLINES
 RECORDS = Path(__file__).parent / "records"
 SETTINGS = {"B": ("protocol", "base"), "C": ("protocol", "step"), "batch": ("train", "batch_size")}
 COLUMNS = ("method", "seed", "variant", *SETTINGS, "version", "status", "tasks", "prediction", *METRICS)
-COLUMNS += tuple(f"{name}.{metric}" for name in HEADLINES for metric in METRICS[:2])
+COLUMNS += (*(f"{name}.{metric}" for name in HEADLINES for metric in METRICS[:2]), "curve")
 
 
 def row(run: Run) -> dict[str, Any]:
     """variant: what the folder's name says beyond method and seed. Accuracies are percent, of the method's own
-    prediction; those of every prediction are in the last columns."""
+    prediction; those of every prediction follow, and then the accuracy after each task."""
     name = run.path.name.removeprefix(run.method).removesuffix(f"seed{run.seed}").strip("_-")
     found = {key: run.settings[section][field] for key, (section, field) in SETTINGS.items()}
     found |= {"method": run.method, "seed": run.seed, "variant": name, "version": run.settings.get("cscct_version")}
@@ -32,6 +32,7 @@ def row(run: Run) -> dict[str, Any]:
         found |= {metric: rounded(run.summary[metric]) for metric in METRICS}
         for prediction, summary in run.result["summary"].items():
             found |= {f"{prediction}.{metric}": rounded(summary[metric]) for metric in METRICS[:2]}
+        found["curve"] = " ".join(f"{task['accuracy'][run.headline]:.2f}" for task in run.result["tasks"])
     return found
 
 

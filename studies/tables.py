@@ -13,6 +13,7 @@ from pathlib import Path
 from cscct.analysis.statistics import AVERAGE, Difference, paired, spread
 
 ROOT = Path(__file__).parents[1]
+RECORDS = ROOT / "studies" / "records"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "pretrained.md")
 LAST = "last_accuracy"
 Row = dict[str, str]
@@ -20,7 +21,7 @@ Row = dict[str, str]
 
 def read(name: str) -> list[Row]:
     """The finished runs of a study."""
-    with (ROOT / "studies" / "records" / f"{name}.csv").open(newline="") as file:
+    with (RECORDS / f"{name}.csv").open(newline="") as file:
         return [row for row in csv.DictReader(file) if row["status"] == "finished"]
 
 

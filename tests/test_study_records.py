@@ -62,6 +62,8 @@ def test_a_record_says_what_the_run_came_to(tmp_path: Path, monkeypatch: pytest.
     assert (row["method"], row["seed"], row["variant"], row["status"]) == ("lucir", "1", "", "finished")
     for name, summary in result["summary"].items():
         assert float(row[f"{name}.last_accuracy"]) == pytest.approx(summary["last_accuracy"], abs=1e-4)
+    assert len(row["curve"].split()) == int(row["tasks"])
+    assert float(row["curve"].split()[-1]) == pytest.approx(result["summary"]["classifier"]["last_accuracy"], abs=0.01)
     assert float(row["apt"]) == pytest.approx(result["summary"]["classifier"]["apt"], abs=1e-4)
 
 

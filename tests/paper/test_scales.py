@@ -64,7 +64,8 @@ def test_learning_rates_follow_the_batch_sizes(name: str, scale: str, recipe: st
         preset = preset_layers(cell.base, "cifar100", recipe, found.settings)
         train, balanced = run.settings.train, run.settings.finetune
         assert train.batch_size == 128 * cell.batch_size / USUAL_BATCH[cell.dataset] / found.shrink
-        assert train.lr / train.batch_size == pytest.approx(preset["train"]["lr"] / preset["train"]["batch_size"])
+        rate = found.lr / 128 if found.lr else preset["train"]["lr"] / preset["train"]["batch_size"]
+        assert train.lr / train.batch_size == pytest.approx(rate)
         if balanced is not None:
             own = preset["finetune"]
             assert balanced.batch_size == 128 / found.shrink

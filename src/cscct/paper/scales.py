@@ -30,6 +30,7 @@ class Scale:
     test_images: int | None
     network: str  # in words
     shrink: int = 1  # batch and memory are so many times smaller
+    lr: float | None = None  # at batch 128; None: as the preset has it for its own batch
     settings: Raw = field(default_factory=dict)  # further ones
 
     def protocol(self, dataset: str, B: int, C: int) -> tuple[int, int]:
@@ -63,6 +64,8 @@ class Scale:
             "memory": {"per_class": self.memory(memory)},
             "runtime": {"threads": 1},
         }
+        if self.lr is not None:
+            layer["train"]["lr"] = self.lr * layer["train"]["batch_size"] / 128
         if self.images is not None:
             layer["data"]["train_per_class"] = self.images[step]
         if METHODS[base].settings.get("finetune"):
@@ -133,6 +136,7 @@ SCALES: dict[str, Scale | None] = {
         images={2: 100, 5: 100, 10: 100},
         test_images=50,
         network="the last stages of EfficientNet-Lite0, pretrained on ImageNet, at 96 pixels",
+        lr=0.05,  # of 0.012, 0.05 and 0.1, tried with icarl and lucir in a class order that is not reported
         settings={
             "network": {"backbone": "efficientnet-lite0", "train_from": 6},
             "data": {"transform": {"size": 96}, "order": "seed"},
