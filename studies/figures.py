@@ -20,8 +20,6 @@ from cscct.report.canvas import WIDTH, new_figure, style
 from cscct.report.curves import COLOURS
 
 IMAGES = tables.ROOT / "docs" / "images"
-REGIMES = {"from-nothing": "from nothing", "pretrained": "pretrained top", "digits": "digits"}
-BASES = ("icarl", "lucir", "podnet")
 LOOKS = {
     "": ("without", "#666666", "o"),
     "+cscct": ("with +cscct", COLOURS[1], "s"),
@@ -32,10 +30,10 @@ LOOKS = {
 def differences() -> Figure:
     """What each addition changes, with intervals: a panel for each regime."""
     figure = new_figure(WIDTH, 2.4)
-    panels: Sequence[Axes] = figure.subplots(1, len(REGIMES), sharey=True)
-    for axes, (name, title) in zip(panels, REGIMES.items(), strict=True):
+    panels: Sequence[Axes] = figure.subplots(1, len(tables.REGIMES), sharey=True)
+    for axes, (name, title) in zip(panels, tables.REGIMES.items(), strict=True):
         rows = tables.read(name)
-        for place, base in enumerate(BASES):
+        for place, base in enumerate(tables.BASES):
             for shift, addition in ((-0.15, "+cscct"), (0.15, "+balanced")):
                 found = tables.difference(rows, base + addition, base, AVERAGE)
                 if found is None or found.low is None or found.high is None:
@@ -56,8 +54,8 @@ def differences() -> Figure:
         axes.set_title(title)
         axes.set_xlabel("points")
         axes.grid(axis="x", alpha=0.3)
-    panels[0].set_yticks(range(len(BASES)), BASES)
-    panels[0].set_ylim(len(BASES) - 0.5, -0.5)
+    panels[0].set_yticks(range(len(tables.BASES)), tables.BASES)
+    panels[0].set_ylim(len(tables.BASES) - 0.5, -0.5)
     handles = {
         label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
@@ -67,12 +65,12 @@ def differences() -> Figure:
 
 def curves() -> Figure:
     """Accuracy after each task, mean over seeds: a row for each regime, a panel for each base."""
-    shown = list(REGIMES)[:2]
+    shown = list(tables.REGIMES)[:2]
     figure = new_figure(WIDTH, 2.3 * len(shown))
-    grid = figure.subplots(len(shown), len(BASES), squeeze=False, sharey="row")
+    grid = figure.subplots(len(shown), len(tables.BASES), squeeze=False, sharey="row")
     for name, line in zip(shown, grid, strict=True):
         rows = tables.read(name)
-        for base, axes in zip(BASES, line, strict=True):
+        for base, axes in zip(tables.BASES, line, strict=True):
             for addition, (label, colour, marker) in LOOKS.items():
                 found = [list(map(float, row["curve"].split())) for row in rows if row["method"] == base + addition]
                 if found:
@@ -80,7 +78,7 @@ def curves() -> Figure:
                     row = next(row for row in rows if row["method"] == base + addition)
                     classes = [int(row["B"]) + i * int(row["C"]) for i in range(len(means))]
                     axes.plot(classes, means, color=colour, marker=marker, markersize=3, linewidth=1.2, label=label)
-            axes.set_title(f"{base}, {REGIMES[name]}")
+            axes.set_title(f"{base}, {tables.REGIMES[name]}")
             axes.grid(alpha=0.3)
             axes.set_xlabel("classes seen")
         line[0].set_ylabel("accuracy in percent")
@@ -96,7 +94,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {"evidence-differences": differences,
 
 def checksum() -> str:
     """Of the records that the pictures show."""
-    parts = [(tables.RECORDS / f"{name}.csv").read_bytes() for name in REGIMES]
+    parts = [(tables.RECORDS / f"{name}.csv").read_bytes() for name in tables.REGIMES]
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 

@@ -105,4 +105,5 @@ EXTRAS |= {
     "transfer": ("class_transfer",),
     "contrast-transfer": ("class_contrast", "class_transfer"),
     "keep": ("less_forget",),
+    "distil": ("logit_distillation",),
 }

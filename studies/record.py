@@ -1,7 +1,7 @@
-"""Writes what the runs of a study came to into a small file: `python studies/record.py NAME FOLDER`.
+"""Writes what the runs of a study came to into a small file: `python studies/record.py NAME FOLDER[=VARIANT] ...`.
 
-A row for each run in FOLDER, failed and unfinished ones too, in studies/records/NAME.csv. tables.py makes the tables of
-the documents from these files.
+A row for each run in the folders, failed and unfinished ones too, in studies/records/NAME.csv. tables.py and figures.py
+make the tables and pictures of the documents from these files.
 """
 
 from __future__ import annotations
@@ -16,17 +16,21 @@ from cscct.analysis.statistics import METRICS
 from cscct.learn.predict import HEADLINES
 
 RECORDS = Path(__file__).parent / "records"
-SETTINGS = {"B": ("protocol", "base"), "C": ("protocol", "step"), "batch": ("train", "batch_size")}
+SETTINGS = {
+    "B": ("protocol", "base"),
+    "C": ("protocol", "step"),
+    "batch": ("train", "batch_size"),
+    "memory": ("memory", "per_class"),
+}
 COLUMNS = ("method", "seed", "variant", *SETTINGS, "version", "status", "tasks", "prediction", *METRICS)
 COLUMNS += (*(f"{name}.{metric}" for name in HEADLINES for metric in METRICS[:2]), "curve")
 
 
-def row(run: Run) -> dict[str, Any]:
-    """variant: what the folder's name says beyond method and seed. Accuracies are percent, of the method's own
-    prediction; those of every prediction follow, and then the accuracy after each task."""
-    name = run.path.name.removeprefix(run.method).removesuffix(f"seed{run.seed}").strip("_-")
+def row(run: Run, variant: str) -> dict[str, Any]:
+    """Accuracies are percent, of the method's own prediction; those of every prediction follow, and then the accuracy
+    after each task."""
     found = {key: run.settings[section][field] for key, (section, field) in SETTINGS.items()}
-    found |= {"method": run.method, "seed": run.seed, "variant": name, "version": run.settings.get("cscct_version")}
+    found |= {"method": run.method, "seed": run.seed, "variant": variant, "version": run.settings.get("cscct_version")}
     found |= {"status": run.result["status"], "tasks": len(run.sizes), "prediction": run.headline}
     if run.finished:
         found |= {metric: rounded(run.summary[metric]) for metric in METRICS}
@@ -41,9 +45,11 @@ def rounded(value: float | None) -> float | None:
 
 
 def main() -> None:
-    name, folder = sys.argv[1:]
-    runs = [run for run in map(read_run, find_runs([Path(folder)])) if run.result["tasks"]]
-    rows = sorted((row(run) for run in runs), key=lambda one: (one["variant"], one["method"], one["seed"]))
+    name, *folders = sys.argv[1:]
+    rows = []
+    for folder, _, variant in (one.partition("=") for one in folders):
+        runs = [run for run in map(read_run, find_runs([Path(folder)])) if run.result["tasks"]]
+        rows += sorted((row(run, variant) for run in runs), key=lambda one: (one["method"], one["seed"]))
     RECORDS.mkdir(exist_ok=True)
     with (RECORDS / f"{name}.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")

@@ -8,13 +8,17 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
-from cscct.analysis.statistics import AVERAGE, Difference, paired, spread
+from cscct.analysis.statistics import AVERAGE, METRICS, Difference, paired, spread
+from cscct.methods import EXTRAS, split_method
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "studies" / "records"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "pretrained.md")
+PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("evidence", "pretrained")))
+BASES = ("icarl", "lucir", "podnet")
+REGIMES = {"from-nothing": "from nothing", "pretrained": "pretrained top", "digits": "digits"}
 LAST = "last_accuracy"
 Row = dict[str, str]
 
@@ -91,6 +95,75 @@ def pretrained_cscct() -> str:
     return markdown(header, rows)
 
 
+def answer() -> str:
+    """The question of the page, answered: what each addition changes in average incremental accuracy."""
+    header = ["gain in average incremental accuracy", *(f"`{base}`" for base in BASES)]
+    rows = []
+    for added in ("+cscct", "+balanced"):
+        for name, title in REGIMES.items():
+            found = read(name)
+            gains = [told(difference(found, base + added, base, AVERAGE)) for base in BASES]
+            rows.append([f"`{added}`, {title}", *gains])
+    return markdown(header, rows)
+
+
+def additions(name: str) -> str:
+    """Every method of a study, and what each addition changes."""
+    found = read(name)
+    methods = dict.fromkeys(row["method"] for row in found)
+    rows = []
+    for base in ("replay", *BASES):
+        for method in sorted((one for one in methods if split_method(one)[0] == base), key=rank):
+            against = (
+                [told(difference(found, method, base, metric)) for metric in METRICS[:2]]
+                if method != base
+                else ["", ""]
+            )
+            seeds = str(len(by_seed(found, method, AVERAGE)))
+            rows.append([f"`{method}`", seeds, *(mean(found, method, metric) for metric in METRICS), *against])
+    header = ["method", "seeds", "average", "last", "APT", "ACT", "forgetting", "average, against the base", "last"]
+    return markdown(header, rows)
+
+
+def rank(method: str) -> int:
+    return ["", *EXTRAS].index("+".join(split_method(method)[1]))
+
+
+def forms() -> str:
+    """What was tried on tuning orders: differences to the base without it in average incremental accuracy."""
+    rows = []
+    studies = [read(f"tuning-{name}") for name in ("digits", "pretrained-slow", "pretrained")]
+    tried = {(row["method"], row["variant"]) for found in studies for row in found if row["method"] not in BASES}
+    for method, variant in sorted(tried, key=lambda one: (one[0].partition("+")[2], one[1], one[0])):
+        line = [f"`{method}`" + (f", {variant}" if variant else "")]
+        for found in studies:
+            base, _, _ = method.partition("+")
+            own = by_seed([row for row in found if row["variant"] == variant], method, AVERAGE)
+            plain = by_seed([row for row in found if not row["variant"]], base, AVERAGE)
+            shared = sorted(own.keys() & plain.keys())
+            line.append(signed(sum(own[seed] - plain[seed] for seed in shared) / len(shared)) if shared else "")
+        rows.append(line)
+    return markdown(["form", "digits", "pretrained top, lr 0.012", "lr 0.05"], rows)
+
+
+def probed() -> str:
+    """What the losses do to the features of old classes: means over tasks."""
+    with (RECORDS / "probe-digits.csv").open(newline="") as file:
+        found = list(csv.DictReader(file))
+
+    def value(method: str, what: str, of: str = "old") -> str:
+        values = [float(row["value"]) for row in found if (row["method"], row["what"], row["of"]) == (method, what, of)]
+        return f"{sum(values) / len(values):.2f}" if values else ""
+
+    rows = []
+    for method in (base + added for base in BASES for added in ("", "+csc", "+ct", "+balanced")):
+        terms = {"csc": "csc", "ct": "ct", "balanced": "balanced_cross_entropy"}
+        term = terms.get(method.partition("+")[2], "")
+        shares = [value(method, f"gradient of {term}", of) for of in ("old", "new")] if term else ["", ""]
+        rows.append([f"`{method}`", *shares, *(value(method, what) for what in ("drift", "within", "between"))])
+    return markdown(["method", "share of its gradient, old", "new", "drift", "within", "between"], rows)
+
+
 def birds_predictions() -> str:
     """After the last task, by each prediction on what was fine-tuned."""
     names = ("classifier", "nme", "lda", "ridge")
@@ -101,9 +174,15 @@ def birds_predictions() -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
+    "answer": answer,
     "pretrained": pretrained,
     "pretrained-cscct": pretrained_cscct,
     "birds-predictions": birds_predictions,
+    "from-nothing": partial(additions, "from-nothing"),
+    "pretrained-top": partial(additions, "pretrained"),
+    "digits": partial(additions, "digits"),
+    "forms": forms,
+    "probe": probed,
 }
 
 

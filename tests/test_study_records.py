@@ -73,6 +73,19 @@ def test_the_tables_of_the_documents_are_those_of_the_records() -> None:
         assert tables.written(page.read_text()) == page.read_text(), f"python studies/tables.py changes {page.name}"
 
 
+def test_the_pictures_of_the_documents_are_those_of_the_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    figures = load("figures")
+    for name in figures.FIGURES:
+        assert f"records {figures.checksum()}" in figures.path(name).read_text(), "make evidence draws it again"
+    monkeypatch.setattr(figures, "IMAGES", tmp_path)
+    figures.main()
+    for name in figures.FIGURES:
+        assert "<svg" in figures.path(name).read_text()
+
+
 def test_a_table_is_counted_by_hand() -> None:
     tables = load("tables")
     rows = [
@@ -115,7 +128,7 @@ def test_forms_against_loops(forms: ModuleType) -> None:
 
 def test_every_form_runs(forms: ModuleType, tmp_path: Path) -> None:
     own = [name for name in EXTRAS if name not in ("csc", "ct", "cscct", "balanced")]
-    assert len(own) == 5
+    assert len(own) == 6
     for name in own:
         result = run_quietly(tmp_path / name, f"icarl+{name}", *QUICK, "data.classes=6", "protocol.base=4")
         assert result["status"] == "finished"

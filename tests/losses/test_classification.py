@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from conftest import settings_for
 from cscct.losses import balanced_cross_entropy, cross_entropy
+from cscct.losses.classification import BalancedCrossEntropy, CrossEntropy
+from cscct.structs import Batch, Output, SeenClasses, Step, Task
 
 CASES = json.loads((Path(__file__).parent / "balanced_vectors.json").read_text())["cases"]
 COUNTS = torch.tensor([20, 20, 500])
@@ -59,3 +62,15 @@ def test_what_is_refused() -> None:
         balanced_cross_entropy(logits_of(1), torch.tensor([0]), torch.tensor([5, 5]))
     with pytest.raises(ValueError, match="labels run from 3 to 3"):
         balanced_cross_entropy(logits_of(1), torch.tensor([3]), COUNTS)
+
+
+def test_instead_takes_the_place_of_the_plain_one() -> None:
+    logits, labels = logits_of(4), torch.tensor([0, 1, 2, 0])
+    output = Output((), torch.zeros(4, 2), logits, torch.tensor(1.0))
+    batch = Batch(torch.empty(0), labels, labels == 2)
+    step = Step(batch, output, None, Task(index=1, n_old=2, n_new=1), SeenClasses(torch.empty(0), COUNTS))
+    terms = [CrossEntropy(), BalancedCrossEntropy(instead=True)]
+    total = sum(term.value(step).item() for term in terms)
+    assert total == pytest.approx(balanced_cross_entropy(logits, labels, COUNTS).item())
+    assert settings_for("icarl+balanced", "digits").loss["balanced_cross_entropy"] == BalancedCrossEntropy(instead=True)
+    assert settings_for("lucir+balanced", "digits").loss["balanced_cross_entropy"] == BalancedCrossEntropy()

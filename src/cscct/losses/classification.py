@@ -59,9 +59,13 @@ class CrossEntropy(Term):
 class BalancedCrossEntropy(Term):
     """Cross-entropy in which every class counts alike, however few its images."""
 
+    instead: bool = False  # True: less the plain one, so that with weight 1 it takes the place of a method's own
+
     name = "balanced_cross_entropy"
     reads_teacher = False
     trains_head = True
 
     def value(self, step: Step) -> Tensor:
-        return balanced_cross_entropy(step.student.logits, step.batch.labels, classes_of(step).counts)
+        logits, labels = step.student.logits, step.batch.labels
+        balanced = balanced_cross_entropy(logits, labels, classes_of(step).counts)
+        return balanced - cross_entropy(logits, labels) if self.instead else balanced

@@ -16,6 +16,8 @@ ICARL = register(
             "loss": {"cross_entropy": {}, "logit_distillation": {"weight": 1.0, "temperature": 2.0}},
             "predict": {"headline": "nme"},
         },
+        # Little holds its features, and the sum of both would move them more than the plain one does.
+        additions={"balanced_cross_entropy": {"instead": True}},
     )
 )
 
