@@ -10,10 +10,10 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 LOWEST ?= .venv-lowest
 LOWEST_PYTHON ?= python3.11
 
-.PHONY: demo test test-portable test-lowest lint docs pictures bench soak attack clean
+.PHONY: demo test test-portable test-lowest lint docs evidence pictures bench soak attack clean
 
 demo: $(VENV)/.installed
-	$(BIN)/cscct compare lucir lucir+cscct --dataset digits
+	$(BIN)/cscct compare icarl icarl+cscct icarl+balanced --dataset digits
 
 test: lint
 	OMP_NUM_THREADS=1 $(PYTEST)
@@ -38,6 +38,11 @@ lint: $(VENV)/.installed-dev
 # The site, with the reference from the docstrings, in build/docs. A warning is an error.
 docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# The tables and pictures of measured accuracies, from studies/records.
+evidence: $(VENV)/.installed-dev
+	$(BIN)/python studies/tables.py
+	$(BIN)/python studies/figures.py
 
 # The pictures in docs/images. Needs chromium; a few minutes.
 pictures: $(VENV)/.installed-dev

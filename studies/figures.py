@@ -27,6 +27,11 @@ LOOKS = {
 }
 
 
+def note_if_empty(axes: Axes) -> None:
+    if not axes.get_legend_handles_labels()[0]:
+        axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", color="#666666")
+
+
 def differences() -> Figure:
     """What each addition changes, with intervals: a panel for each regime."""
     figure = new_figure(WIDTH, 2.4)
@@ -50,6 +55,7 @@ def differences() -> Figure:
                     capsize=2,
                     label=label,
                 )
+        note_if_empty(axes)
         axes.axvline(0, color="black", linewidth=0.8)
         axes.set_title(title)
         axes.set_xlabel("points")
@@ -78,6 +84,7 @@ def curves() -> Figure:
                     row = next(row for row in rows if row["method"] == base + addition)
                     classes = [int(row["B"]) + i * int(row["C"]) for i in range(len(means))]
                     axes.plot(classes, means, color=colour, marker=marker, markersize=3, linewidth=1.2, label=label)
+            note_if_empty(axes)
             axes.set_title(f"{base}, {tables.REGIMES[name]}")
             axes.grid(alpha=0.3)
             axes.set_xlabel("classes seen")

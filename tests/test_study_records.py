@@ -97,6 +97,7 @@ def test_a_table_is_counted_by_hand() -> None:
     # Differences 2, 1, 3: mean 2, deviation 1, so 4.303 / sqrt(3) on each side
     assert tables.told(tables.difference(rows, "b", "a", "last_accuracy")) == "+2.00 [-0.48, +4.48]"
     assert tables.told(tables.difference(rows[:1], "b", "a", "last_accuracy")) == ""
+    assert tables.told(tables.difference([rows[0], rows[3]], "b", "a", "last_accuracy")) == "+2.00 (one seed)"
 
 
 def test_forms_against_loops(forms: ModuleType) -> None:
