@@ -22,6 +22,7 @@ import costs
 import cscct
 import growth
 import large_images
+import precision
 import second_task
 import startup
 from parts import Size
@@ -33,6 +34,7 @@ PARTS = {
     "growth": growth,
     "large-images": large_images,
     "classifier": classifier,
+    "precision": precision,
 }
 # Seconds of other programs for the same second task, measured once on two cores of an AMD EPYC with torch 2.13.
 ELSEWHERE = {

@@ -1,0 +1,35 @@
+"""Products of 16 bits: an epoch of LUCIR+CSCCT, teacher and data included, beside the same with 32 bits.
+
+Worth it on processors that have instructions for it (AVX512-BF16, AMX); others only imitate them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import torch
+
+from parts import Listener, Size, after_first_task, second_task_dataset
+
+KINDS = ("32-true", "bf16-mixed")
+
+
+def measure(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
+    """Images per second of every epoch, the kinds in turns; the first epoch of each does not count."""
+    dataset = second_task_dataset(size)
+    rates: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    for _ in range(size.rounds):
+        for kind in KINDS:
+            learner, _ = after_first_task("lucir+cscct", size, dataset, numerics={"precision": kind})
+            listener = Listener()
+            learner.learn(learner.stream.tasks[1], listener)
+            rates[kind] += listener.rates[1:] or listener.rates
+            say(f"{kind}: {listener.rates[-1]:.0f} images a second")
+    return {"images per second": rates, "instructions": torch.cpu._is_avx512_bf16_supported()}
+
+
+def ratios(found: dict[str, Any]) -> dict[str, float]:
+    slow, fast = (median(found["images per second"][kind]) for kind in KINDS)
+    return {"LUCIR+CSCCT epoch, 32 bits / bf16": fast / slow}
