@@ -97,8 +97,30 @@ def pretrained_cscct() -> str:
     return markdown(header, rows)
 
 
+def answer_in_words() -> str:
+    """The answer to the title of the page, in a paragraph."""
+
+    def gains(added: str) -> str:
+        told_of = []
+        for base in BASES:
+            known = {
+                title: told(difference(read(name), base + added, base, AVERAGE)) for name, title in REGIMES.items()
+            }
+            words = ", ".join(f"{gain} ({title})" for title, gain in known.items() if gain)
+            told_of.append(f"{base} {words}")
+        return "; ".join(told_of)
+
+    return (
+        "**As published, not at any scale that was measured here; with every class counted alike, it does.** "
+        "Points of average incremental accuracy that the paper's two losses add, seed by seed with 95 % intervals: "
+        f"{gains('+cscct')}. What the balanced form adds (`+balanced`, below): {gains('+balanced')}. "
+        "`cscct compare icarl icarl+cscct icarl+balanced --dataset digits` shows it in three minutes; the commands for "
+        "the rest follow.\n"
+    )
+
+
 def answer() -> str:
-    """The question of the page, answered: what each addition changes in average incremental accuracy."""
+    """What each addition changes in average incremental accuracy."""
     header = ["gain in average incremental accuracy", *(f"`{base}`" for base in BASES)]
     rows = []
     for added in ("+cscct", "+balanced"):
@@ -204,6 +226,7 @@ def birds_predictions() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "answer": answer,
+    "answer-in-words": answer_in_words,
     "pretrained": pretrained,
     "pretrained-cscct": pretrained_cscct,
     "birds-predictions": birds_predictions,
