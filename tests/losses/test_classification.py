@@ -74,3 +74,10 @@ def test_instead_takes_the_place_of_the_plain_one() -> None:
     assert total == pytest.approx(balanced_cross_entropy(logits, labels, COUNTS).item())
     assert settings_for("icarl+balanced", "digits").loss["balanced_cross_entropy"] == BalancedCrossEntropy(instead=True)
     assert settings_for("lucir+balanced", "digits").loss["balanced_cross_entropy"] == BalancedCrossEntropy()
+
+
+def test_icarl_is_tested_by_its_classifier_with_it() -> None:
+    """Its classifier is then no longer the one that favours new classes."""
+    for method, headline in (("icarl", "nme"), ("icarl+cscct", "nme"), ("icarl+balanced", "classifier")):
+        assert settings_for(method, "cifar100").predict.headline == headline
+    assert settings_for("icarl+balanced", "cifar100", "predict.headline=nme").predict.headline == "nme"

@@ -144,6 +144,9 @@ def preset_layers(method: str, dataset: str, recipe: str, user: Raw | None = Non
     base, extra = parse_method(method)
     raw = merge({}, base.settings)
     merge(raw, {"loss": {name: base.additions.get(name, {}) for name in extra}})
+    for name in extra:
+        if name in base.headlines:
+            merge(raw, {"predict": {"headline": base.headlines[name]}})
     preset = load_preset(dataset)
     printed = preset.get("recipes", {}).get(recipe, {}) if recipe != "released" else {}
     for layer in (preset.get("common", {}), preset.get("bases", {}).get(base.preset_name, {}), printed):

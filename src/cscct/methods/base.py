@@ -28,13 +28,15 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 class Method:
     """`settings` are differences from the defaults. `like` names the method whose recipe in the presets (optimiser,
     schedule, transforms) this one shares; by default its own. `additions` are settings of the losses that `+csc` and
-    others bring, where this method wants others than the defaults."""
+    others bring, where this method wants others than the defaults; `headlines` the prediction that it is tested by with
+    such a loss, where that is another one."""
 
     name: str
     summary: str
     settings: Mapping[str, Any]
     like: str = ""
     additions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    headlines: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def trains(self) -> bool:
