@@ -1,7 +1,8 @@
 """Writes what the runs of a study came to into a small file: `python studies/record.py NAME FOLDER[=VARIANT] ...`.
 
-A row for each run in the folders, failed and unfinished ones too, in studies/records/NAME.csv. tables.py and figures.py
-make the tables and pictures of the documents from these files.
+A row for each run in the folders, failed and unfinished ones too, in studies/records/NAME.csv. A run that has a row
+there (same method, seed, variant and settings) gets a new one; other rows stay, so that a study can be run on several
+machines and days. tables.py and figures.py make the tables and pictures of the documents from these files.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ SETTINGS = {
     "batch": ("train", "batch_size"),
     "memory": ("memory", "per_class"),
 }
-COLUMNS = ("method", "seed", "variant", *SETTINGS, "version", "status", "tasks", "prediction", *METRICS)
+KEY = ("method", "seed", "variant", *SETTINGS)
+COLUMNS = (*KEY, "version", "status", "tasks", "prediction", *METRICS)
 COLUMNS += (*(f"{name}.{metric}" for name in HEADLINES for metric in METRICS[:2]), "curve")
 
 
@@ -44,18 +46,39 @@ def rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
+def read(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def main() -> None:
     name, *folders = sys.argv[1:]
-    rows = []
+    path = RECORDS / f"{name}.csv"
+    rows: dict[tuple[str, ...], dict[str, Any]] = {key(one): one for one in read(path)}
+    found = 0
     for folder, _, variant in (one.partition("=") for one in folders):
-        runs = [run for run in map(read_run, find_runs([Path(folder)])) if run.result["tasks"]]
-        rows += sorted((row(run, variant) for run in runs), key=lambda one: (one["method"], one["seed"]))
+        for run in map(read_run, find_runs([Path(folder)])):
+            if run.result["tasks"]:
+                one = row(run, variant)
+                rows[key(one)] = one
+                found += 1
     RECORDS.mkdir(exist_ok=True)
-    with (RECORDS / f"{name}.csv").open("w", newline="") as file:
+    with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
-    print(f"{len(rows)} runs, {sum(one['status'] == 'finished' for one in rows)} of them finished.")
+        writer.writerows(sorted(rows.values(), key=in_order))
+    finished = sum(one["status"] == "finished" for one in rows.values())
+    print(f"{found} runs read; {len(rows)} are recorded, {finished} of them finished.")
+
+
+def key(one: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(str(one[column]) for column in KEY)
+
+
+def in_order(one: dict[str, Any]) -> tuple[Any, ...]:
+    return (one["variant"], one["method"], *(int(one[column]) for column in (*SETTINGS, "seed")))
 
 
 if __name__ == "__main__":

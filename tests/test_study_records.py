@@ -67,6 +67,28 @@ def test_a_record_says_what_the_run_came_to(tmp_path: Path, monkeypatch: pytest.
     assert float(row["apt"]) == pytest.approx(result["summary"]["classifier"]["apt"], abs=1e-4)
 
 
+def test_records_of_several_days_come_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other runs' rows stay; the same run's is replaced."""
+    record = load("record")
+    monkeypatch.setattr(record, "RECORDS", tmp_path)
+    before = [
+        {"method": "lucir", "seed": 1, "variant": "", "B": 4, "C": 2, "batch": 32, "memory": 5, "status": "running"},
+        {"method": "lucir", "seed": 10, "variant": "", "B": 4, "C": 2, "batch": 32, "memory": 5, "status": "finished"},
+        {"method": "lucir", "seed": 9, "variant": "", "B": 4, "C": 2, "batch": 32, "memory": 5, "status": "finished"},
+        {"method": "lucir", "seed": 1, "variant": "", "B": 4, "C": 3, "batch": 32, "memory": 5, "status": "failed"},
+    ]
+    with (tmp_path / "some.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, record.COLUMNS)
+        writer.writeheader()
+        writer.writerows(before)
+    run_quietly(tmp_path / "runs" / "lucir_seed1", "lucir", *QUICK)
+    monkeypatch.setattr(sys, "argv", ["record.py", "some", str(tmp_path / "runs")])
+    record.main()
+    rows = list(csv.DictReader((tmp_path / "some.csv").open()))
+    found = [(row["seed"], row["C"], row["status"]) for row in rows]
+    assert found == [("1", "2", "finished"), ("9", "2", "finished"), ("10", "2", "finished"), ("1", "3", "failed")]
+
+
 def test_the_tables_of_the_documents_are_those_of_the_records() -> None:
     tables = load("tables")
     for page in tables.PAGES:
