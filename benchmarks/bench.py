@@ -69,6 +69,7 @@ GOALS = {
     "peak memory, GB": (AT_MOST, 1.5),
     "checkpoints / time, default interval": (AT_MOST, 0.02),
     "checkpoints / time, a run of digits": (AT_MOST, 0.02),
+    "LUCIR+CSCCT epoch, 32 bits / bf16": (AT_LEAST, 1.3),
     "classifier: features / bare network": (AT_LEAST, 0.9),
     "classifier: learning, s": (AT_MOST, 40.0),
     "classifier: learning with fine-tuning, s": (AT_MOST, 240.0),

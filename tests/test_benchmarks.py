@@ -24,8 +24,8 @@ def test_bench_runs_and_reports_every_ratio(tmp_path: Path, monkeypatch: pytest.
     found = json.loads(file.read_text())
     # Seconds of others mean nothing beside tiny ones, and tiny batches have other names.
     expected = [name for name in GOALS if not any(part in name for part in ("ours", "k=2048", "batch 1024", "tuning"))]
-    assert len(expected) == 23
-    for name in [*expected, "CSC+CT at k=32, d=512, MB", "LUCIR+CSCCT epoch, 32 bits / bf16"]:
+    assert len(expected) == 24
+    for name in [*expected, "CSC+CT at k=32, d=512, MB"]:
         assert name in found["ratios"]
         assert name in done.stdout
     assert all(one["threads"] == 1 for one in found["machines"].values())
