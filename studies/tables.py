@@ -23,10 +23,11 @@ LAST = "last_accuracy"
 Row = dict[str, str]
 
 
-def read(name: str) -> list[Row]:
-    """The finished runs of a study."""
+def read(name: str, variants: bool = False) -> list[Row]:
+    """The finished runs of a study; those of other variants of its methods if asked for."""
     with (RECORDS / f"{name}.csv").open(newline="") as file:
-        return [row for row in csv.DictReader(file) if row["status"] == "finished"]
+        finished = [row for row in csv.DictReader(file) if row["status"] == "finished"]
+    return [row for row in finished if variants or not row["variant"]]
 
 
 def by_seed(rows: Sequence[Row], method: str, metric: str) -> dict[str, float]:
@@ -185,7 +186,7 @@ def stability() -> str:
 
 def precision() -> str:
     """The same seeds with products of 32 and of 16 bits: `method` holds the precision here."""
-    rows = [{**row, "method": row["variant"]} for row in read("precision")]
+    rows = [{**row, "method": row["variant"]} for row in read("precision", variants=True)]
     lines = []
     for metric, title in ((AVERAGE, "average"), (LAST, "last")):
         values = [mean(rows, bits, metric) for bits in ("32 bits", "16 bits")]
@@ -221,7 +222,7 @@ def forms() -> str:
     """What was tried on tuning orders: differences to the base without it in average incremental accuracy."""
     rows = []
     names = ("digits", "digits-again", "pretrained-slow", "pretrained", "pretrained-again", "from-nothing")
-    studies = [read(f"tuning-{name}") for name in names]
+    studies = [read(f"tuning-{name}", variants=True) for name in names]
     tried = {(row["method"], row["variant"]) for found in studies for row in found if row["method"] not in BASES}
     for method, variant in sorted(tried, key=lambda one: (one[0].partition("+")[2], one[1], one[0])):
         line = [f"`{method}`" + (f", {variant}" if variant else "")]

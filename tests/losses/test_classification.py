@@ -72,8 +72,14 @@ def test_instead_takes_the_place_of_the_plain_one() -> None:
     terms = [CrossEntropy(), BalancedCrossEntropy(instead=True)]
     total = sum(term.value(step).item() for term in terms)
     assert total == pytest.approx(balanced_cross_entropy(logits, labels, COUNTS).item())
-    assert settings_for("icarl+balanced", "digits").loss["balanced_cross_entropy"] == BalancedCrossEntropy(instead=True)
-    assert settings_for("lucir+balanced", "digits").loss["balanced_cross_entropy"] == BalancedCrossEntropy()
+    for method, dataset, instead in (
+        ("icarl+balanced", "digits", True),
+        ("lucir+balanced", "cifar100", True),
+        ("lucir+balanced", "digits", False),  # by its preset
+        ("podnet+balanced", "cifar100", False),
+    ):
+        found = settings_for(method, dataset).loss["balanced_cross_entropy"]
+        assert found == BalancedCrossEntropy(instead=instead), (method, dataset)
 
 
 def test_icarl_is_tested_by_its_classifier_with_it() -> None:
@@ -81,3 +87,4 @@ def test_icarl_is_tested_by_its_classifier_with_it() -> None:
     for method, headline in (("icarl", "nme"), ("icarl+cscct", "nme"), ("icarl+balanced", "classifier")):
         assert settings_for(method, "cifar100").predict.headline == headline
     assert settings_for("icarl+balanced", "cifar100", "predict.headline=nme").predict.headline == "nme"
+    assert settings_for("icarl+balanced", "digits").predict.headline == "nme"  # by its preset

@@ -15,5 +15,6 @@ LUCIR = register(
             },
             "predict": {"headline": "classifier"},
         },
+        additions={"balanced_cross_entropy": {"instead": True}},
     )
 )
