@@ -184,6 +184,20 @@ def stability() -> str:
     return markdown(["", "method", "APT", "ACT"], lines)
 
 
+def reality() -> str:
+    """Accuracy after each task of methods whose order is known, and of all classes at once."""
+    found = {row["variant"] or f"`{row['method']}`": row for row in read("reality", variants=True)}
+    longest = max(int(row["tasks"]) for row in found.values())
+    lines = []
+    for name in sorted(found, key=lambda one: float(found[one][LAST])):
+        curve = found[name]["curve"].split()
+        average = f"{float(found[name][AVERAGE]):.2f}" if len(curve) == longest else ""
+        lines.append([name, *[""] * (longest - len(curve)), *curve, average])
+    row = next(row for row in found.values() if int(row["tasks"]) == longest)
+    classes = [str(int(row["B"]) + i * int(row["C"])) for i in range(longest)]
+    return markdown(["classes seen", *classes, "average"], lines)
+
+
 def precision() -> str:
     """The same seeds with products of 32 and of 16 bits: `method` holds the precision here."""
     rows = [{**row, "method": row["variant"]} for row in read("precision", variants=True)]
@@ -278,6 +292,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "steps": partial(claims, "steps", "C", ("+csc", "+ct"), "classes a task"),
     "batch": partial(claims, "batch", "batch", ("+cscct",), "images a batch"),
     "memory": partial(claims, "memory", "memory", ("+cscct",), "exemplars a class"),
+    "reality": reality,
     "precision": precision,
     "icarl-predictions": icarl_predictions,
     "forms": forms,
