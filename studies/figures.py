@@ -41,10 +41,11 @@ def differences() -> Figure:
         for place, base in enumerate(tables.BASES):
             for shift, addition in ((-0.15, "+cscct"), (0.15, "+balanced")):
                 found = tables.difference(rows, base + addition, base, AVERAGE)
-                if found is None or found.low is None or found.high is None:
+                if found is None:
                     continue
                 label, colour, marker = LOOKS[addition]
-                reach = [[found.mean - found.low], [found.high - found.mean]]
+                known = found.low is not None and found.high is not None
+                reach = [[found.mean - found.low], [found.high - found.mean]] if known else None  # type: ignore[operator]
                 axes.errorbar(
                     found.mean,
                     place + shift,
@@ -52,6 +53,7 @@ def differences() -> Figure:
                     fmt=marker,
                     color=colour,
                     markersize=4,
+                    markerfacecolor=colour if known else "white",  # one seed
                     capsize=2,
                     label=label,
                 )
@@ -77,8 +79,14 @@ def curves() -> Figure:
     for name, line in zip(shown, grid, strict=True):
         rows = tables.read(name)
         for base, axes in zip(tables.BASES, line, strict=True):
+            seeds = [tables.by_seed(rows, base + addition, AVERAGE).keys() for addition in LOOKS]
+            common = set.intersection(*map(set, filter(None, seeds))) if any(seeds) else set()
             for addition, (label, colour, marker) in LOOKS.items():
-                found = [list(map(float, row["curve"].split())) for row in rows if row["method"] == base + addition]
+                found = [
+                    list(map(float, row["curve"].split()))
+                    for row in rows
+                    if row["method"] == base + addition and row["seed"] in common
+                ]
                 if found:
                     means = [sum(values) / len(values) for values in zip(*found, strict=True)]
                     row = next(row for row in rows if row["method"] == base + addition)
@@ -101,7 +109,8 @@ FIGURES: dict[str, Callable[[], Figure]] = {"evidence-differences": differences,
 
 def checksum() -> str:
     """Of the records that the pictures show."""
-    parts = [(tables.RECORDS / f"{name}.csv").read_bytes() for name in tables.REGIMES]
+    files = [tables.RECORDS / f"{name}.csv" for name in tables.REGIMES]
+    parts = [file.read_bytes() for file in files if file.exists()]
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 

@@ -1,8 +1,10 @@
 """Writes what the runs of a study came to into a small file: `python studies/record.py NAME FOLDER[=VARIANT] ...`.
 
-A row for each run in the folders, failed and unfinished ones too, in studies/records/NAME.csv. A run that has a row
-there (same method, seed, variant and settings) gets a new one; other rows stay, so that a study can be run on several
-machines and days. tables.py and figures.py make the tables and pictures of the documents from these files.
+A row for each run in the folders that has finished a task, failed and stopped ones too, in studies/records/NAME.csv. A
+run that has a row there (same method, seed, variant and settings) gets a new one, unless that one is finished and this
+is not; other rows stay, so that a study can be run on several machines and days. VARIANT names what differs from the
+study otherwise, such as another precision. tables.py and figures.py make the tables and pictures of the documents from
+these files.
 """
 
 from __future__ import annotations
@@ -60,10 +62,11 @@ def main() -> None:
     found = 0
     for folder, _, variant in (one.partition("=") for one in folders):
         for run in map(read_run, find_runs([Path(folder)])):
-            if run.result["tasks"]:
-                one = row(run, variant)
+            if not run.result["tasks"]:
+                continue
+            one, found = row(run, variant), found + 1
+            if run.finished or rows.get(key(one), one)["status"] != "finished":
                 rows[key(one)] = one
-                found += 1
     RECORDS.mkdir(exist_ok=True)
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")

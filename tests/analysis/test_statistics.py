@@ -78,6 +78,21 @@ def test_a_counterpart_differs_by_the_additions_alone(tmp_path: Path) -> None:
     assert counterpart(found, groups) is None
 
 
+def test_a_counterpart_may_be_tested_by_another_prediction(tmp_path: Path) -> None:
+    """As iCaRL with +balanced is on CIFAR-100; one that is tested by the same comes first."""
+    make_run(tmp_path / "a", "icarl", "digits")
+    make_run(tmp_path / "b", "icarl+balanced", "digits", "predict.headline=classifier")
+    groups = groups_in(tmp_path)
+    found = counterpart(groups[-1], groups)
+    assert found is groups[0]
+    assert (groups[-1].headline, found.headline) == ("classifier", "nme")
+    make_run(tmp_path / "aa", "icarl", "digits", "predict.headline=classifier")
+    groups = groups_in(tmp_path)
+    found = counterpart(groups[-1], groups)
+    assert found is not None
+    assert found.headline == "classifier"
+
+
 def test_only_common_seeds_are_paired(tmp_path: Path) -> None:
     for method, seeds in {"lucir": (2, 3), "lucir+ct": (1, 2)}.items():
         for seed in seeds:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from conftest import settings_for
+from cscct.errors import UserError
 from cscct.losses import balanced_cross_entropy, cross_entropy
 from cscct.losses.classification import BalancedCrossEntropy, CrossEntropy
 from cscct.structs import Batch, Output, SeenClasses, Step, Task
@@ -80,6 +81,20 @@ def test_instead_takes_the_place_of_the_plain_one() -> None:
     ):
         found = settings_for(method, dataset).loss["balanced_cross_entropy"]
         assert found == BalancedCrossEntropy(instead=instead), (method, dataset)
+
+
+@pytest.mark.parametrize(
+    ("method", "sets"),
+    [
+        ("podnet+balanced", ["loss.balanced_cross_entropy.instead=true"]),
+        ("lucir+balanced", ["loss.balanced_cross_entropy.weight=3"]),
+        ("lucir+balanced", ["loss.balanced_cross_entropy.growth=new_over_seen"]),
+    ],
+)
+def test_no_more_is_taken_away_than_there_is(method: str, sets: list[str]) -> None:
+    with pytest.raises(UserError, match=r"instead takes the place of loss\.cross_entropy"):
+        settings_for(method, "cifar100", *sets)
+    settings_for(method, "cifar100", *sets, "loss.balanced_cross_entropy.instead=false")
 
 
 def test_icarl_is_tested_by_its_classifier_with_it() -> None:

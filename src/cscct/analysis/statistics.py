@@ -78,21 +78,22 @@ def summarise(groups: Sequence[Group], *, against_first: bool = False) -> list[S
 
 
 def counterpart(group: Group, groups: Sequence[Group]) -> Group | None:
-    """The same method and settings without its additions, such as CSC and CT."""
+    """The same method and settings without its additions, such as CSC and CT. A method may be tested by another
+    prediction with an addition; each is then compared by its own."""
     if group.method == group.base:
         return None
-    own = _rest(group)
+    own, found = _rest(group), []
     for other in groups:
         equally_far = other.sizes == group.sizes or not other.runs or not group.runs
         if equally_far and other.method == group.base and _rest(other) == own:
-            return other
-    return None
+            found.append(other)
+    return min(found, key=lambda other: other.headline != group.headline, default=None)
 
 
 def _rest(group: Group) -> Flat:
     """The settings without that in which a method with additions differs from its base."""
     terms = [term for addition in split_method(group.method)[1] for term in EXTRAS[addition]]
-    added = tuple(f"loss.{term}." for term in terms)
+    added = ("predict.headline", *(f"loss.{term}." for term in terms))
     return {name: value for name, value in group.effective.items() if name != "method" and not name.startswith(added)}
 
 
