@@ -288,8 +288,7 @@ def probed() -> str:
 
     rows = []
     for method in (base + added for base in BASES for added in ("", "+csc", "+ct", "+balanced")):
-        terms = {"csc": "csc", "ct": "ct", "balanced": "balanced_cross_entropy"}
-        term = terms.get(method.partition("+")[2], "")
+        term = method.partition("+")[2].replace("balanced", "")  # which is no term beside the others in every method
         shares = [value(method, f"gradient of {term}", of) for of in ("old", "new")] if term else ["", ""]
         rows.append([f"`{method}`", *shares, *(value(method, what) for what in ("drift", "within", "between"))])
     return markdown(["method", "share of its gradient, old", "new", "drift", "within", "between"], rows)

@@ -128,8 +128,8 @@ def _loss_problems(settings: Settings) -> list[str]:
         less = plain is None or balanced.weight > plain.weight or balanced.growth != plain.growth
         if less:  # more would be taken away than there is
             problems.append(
-                "loss.balanced_cross_entropy.instead takes the place of loss.cross_entropy, which must have the same growth "
-                "and at least its weight; with instead: false it is added to what the method has"
+                "loss.balanced_cross_entropy.instead takes the place of loss.cross_entropy, which must have the same "
+                "growth and at least its weight; with instead: false it is added to what the method has"
             )
     return problems
 

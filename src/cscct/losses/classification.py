@@ -57,7 +57,7 @@ class CrossEntropy(Term):
 @register
 @dataclass(frozen=True)
 class BalancedCrossEntropy(Term):
-    """Cross-entropy in which every class counts alike, however few its images."""
+    """Cross-entropy corrected for how many images each class has (balanced softmax)."""
 
     instead: bool = False  # True: less the plain one, so that with weight 1 it takes the place of a method's own
 
