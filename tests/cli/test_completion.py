@@ -13,7 +13,7 @@ Call = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("run luc", ["lucir", "lucir+csc", "lucir+ct", "lucir+cscct"]),
+        ("run luc", ["lucir", "lucir+csc", "lucir+ct", "lucir+cscct", "lucir+balanced"]),
         ("run lucir cif", ["cifar100"]),
         ("run lucir digits --set train.schedule.f", ["train.schedule.factor="]),
         ("data check imagenet", ["imagenet-subset"]),
