@@ -56,12 +56,22 @@ class Stage(Spec):
 
     epochs: PositiveInt
     batch_size: PositiveInt = 128
+    drop_last: bool = False  # whether an epoch ends before a last batch that is not full
     optimizer: str = "sgd"  # a name in OPTIMIZERS
     lr: PositiveFloat = 0.1
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9  # of sgd
     weight_decay: NonNegativeFloat = 5e-4
     schedule: Schedule = field(default_factory=Schedule)
     clamp_gradients: PositiveFloat | None = None  # elementwise, to ± this
+
+    def steps(self, samples: int) -> int:
+        """Batches of an epoch over so many samples. What does not fill even one batch is not dropped."""
+        full = samples // self.batch_size
+        return full if self.drop_last and full else math.ceil(samples / self.batch_size)
+
+    def images(self, samples: int) -> int:
+        """How many of the samples an epoch has."""
+        return min(samples, self.steps(samples) * self.batch_size)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 from cscct.data.augment import make_view
 from cscct.data.base import ArrayImages
 from cscct.data.batches import Pool, join, plain_batches, prefetch, training_batches
-from cscct.specs import TransformSpec
+from cscct.specs import Stage, TransformSpec
 from cscct.structs import Batch
 
 CPU = torch.device("cpu")
@@ -24,8 +24,12 @@ MEMORY = [(0, [5, 1]), (1, [10]), (2, [7, 8, 9])]
 LABELS = {index: label for label, members in [*NEW, *MEMORY] for index in members}
 
 
+def of(size: int) -> Stage:
+    return Stage(epochs=1, batch_size=size)
+
+
 def epoch(pool: Pool, size: int = 4, seed: int = 1, key: tuple[str | int, ...] = (1, "train", 0)) -> list[Batch]:
-    return list(training_batches(VIEW, pool, size, seed, key, CPU))
+    return list(training_batches(VIEW, pool, of(size), seed, key, CPU))
 
 
 def numbers(batches: list[Batch]) -> list[int]:
@@ -62,6 +66,18 @@ def test_each_sample_once_an_epoch(size: int) -> None:
         assert batch.images.shape == (len(shown), 1, 4, 4)
 
 
+@pytest.mark.parametrize(("size", "sizes"), [(4, [4] * 7), (14, [14, 14]), (28, [28]), (29, [29]), (100, [29])])
+def test_a_last_batch_that_is_not_full_can_be_dropped(size: int, sizes: list[int]) -> None:
+    """Another epoch leaves out other samples; what does not fill a batch is not dropped."""
+    pool, stage = join(NEW, MEMORY), Stage(epochs=2, batch_size=size, drop_last=True)
+    epochs = [list(training_batches(VIEW, pool, stage, 1, (0, "train", number), CPU)) for number in range(2)]
+    assert [[len(batch.labels) for batch in one] for one in epochs] == [sizes, sizes]
+    assert (stage.steps(29), stage.images(29)) == (len(sizes), sum(sizes))
+    assert numbers(epochs[0]) == numbers(epoch(pool, size, key=(0, "train", 0)))[: sum(sizes)]
+    if sum(sizes) < 29:
+        assert set(numbers(epochs[0])) != set(numbers(epochs[1]))
+
+
 def test_order_depends_on_the_key_alone() -> None:
     pool = join(NEW, MEMORY)
     first = numbers(epoch(pool))
@@ -86,7 +102,7 @@ def test_augmentation_depends_on_the_key_and_the_step() -> None:
     )
 
     def images(seed: int, number: int) -> list[Tensor]:
-        return [batch.images for batch in training_batches(view, same, 6, seed, (0, "train", number), CPU)]
+        return [batch.images for batch in training_batches(view, same, of(6), seed, (0, "train", number), CPU)]
 
     first, again, later, seeded = images(1, 0), images(1, 0), images(1, 1), images(2, 0)
     assert all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
@@ -237,8 +253,8 @@ def test_an_epoch_can_be_taken_up_at_any_step(start: int) -> None:
     view = make_view(ArrayImages(noise), TransformSpec(padding=2, brightness=0.3))
     exemplars = sum(len(members) for _, members in MEMORY)
     pool = join(NEW, MEMORY, torch.arange(3.0 * exemplars).view(exemplars, 3))
-    whole = list(training_batches(view, pool, 4, 1, (0, "train", 0), CPU))
-    rest = list(training_batches(view, pool, 4, 1, (0, "train", 0), CPU, start))
+    whole = list(training_batches(view, pool, of(4), 1, (0, "train", 0), CPU))
+    rest = list(training_batches(view, pool, of(4), 1, (0, "train", 0), CPU, start))
     assert len(whole) == 8
     assert len(rest) == max(0, 8 - start)
     for one, other in zip(whole[start:], rest, strict=True):
@@ -250,7 +266,7 @@ def test_an_epoch_can_be_taken_up_at_any_step(start: int) -> None:
 
 def test_training_batches_stop_with_their_consumer() -> None:
     before = set(threading.enumerate())
-    batches = training_batches(VIEW, join(NEW, MEMORY), 2, 1, (0,), CPU)
+    batches = training_batches(VIEW, join(NEW, MEMORY), of(2), 1, (0,), CPU)
     next(iter(batches))
     batches.close()  # type: ignore[attr-defined]
     assert not started_since(before)
@@ -272,8 +288,8 @@ def test_shares_of_a_batch_are_the_batch(processes: int) -> None:
     def share(rank: int) -> Callable[[int], slice]:
         return lambda count: slice(count * rank // processes, count * (rank + 1) // processes)
 
-    whole = list(training_batches(view, pool, 9, 1, key, CPU))
-    parts = [list(training_batches(view, pool, 9, 1, key, CPU, part=share(rank))) for rank in range(processes)]
+    whole = list(training_batches(view, pool, of(9), 1, key, CPU))
+    parts = [list(training_batches(view, pool, of(9), 1, key, CPU, part=share(rank))) for rank in range(processes)]
     assert len(whole[-1].labels) == 2  # fewer than some numbers of processes
     for step, batch in enumerate(whole):
         mine = [one[step] for one in parts]

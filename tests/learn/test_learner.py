@@ -162,9 +162,11 @@ def test_literal_form_fails_with_its_reason(tmp_path: Path) -> None:
         run_quietly(tmp_path / "run", "lucir+ct", *SMALL, "loss.ct.form=literal")
 
 
-def test_planned_images_are_those_seen(tmp_path: Path) -> None:
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_planned_images_are_those_seen(drop_last: bool) -> None:
     listener = Silent()
-    learner = learner_for("podnet", *SMALL)
+    drop = (f"train.drop_last={drop_last}", f"finetune.drop_last={drop_last}")
+    learner = learner_for("podnet", *SMALL, *drop, "train.batch_size=7", "finetune.batch_size=7")
     seen = 0
     real = listener.step
 

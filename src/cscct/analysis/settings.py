@@ -200,8 +200,10 @@ def _stage(stage: Mapping[str, Any]) -> str:
         how = f"× {show(schedule['factor'])} at epochs {show(schedule['milestones'])}"
     shift = f" (clock {schedule['offset']:+d})" if schedule["offset"] else ""
     clamp = f", gradients clamped to ± {show(stage['clamp_gradients'])}" if stage["clamp_gradients"] else ""
+    full = " (full ones only)" if stage.get("drop_last") else ""
     return (
-        f"{stage['epochs']} epochs, batches of {stage['batch_size']}, learning rate {show(stage['lr'])}, {how}{shift}, "
+        f"{stage['epochs']} epochs, batches of {stage['batch_size']}{full}, "
+        f"learning rate {show(stage['lr'])}, {how}{shift}, "
         f"momentum {show(stage['momentum'])}, weight decay {show(stage['weight_decay'])}{clamp}"
         + (f", batch norm {stage['batch_norm']}" if "batch_norm" in stage else "")
     )

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..seeding import generator
+from ..specs import Stage
 from ..structs import Batch
 from .augment import NMEAugmentation, View
 
@@ -55,14 +56,15 @@ def join(
 def training_batches(
     view: View,
     pool: Pool,
-    batch_size: int,
+    stage: Stage,
     seed: int,
     key: tuple[str | int, ...],
     device: torch.device,
     start: int = 0,
     part: Callable[[int], slice] | None = None,
 ) -> Iterator[Batch]:
-    """One epoch: every sample once, in an order drawn from the key; the last batch may be small and is kept.
+    """One epoch: every sample once, in an order drawn from the key; the last batch may be small, and is kept unless the
+    stage drops it.
 
     start: the first step wanted. What a step gives does not depend on it. part: this process's share of so many
     samples. An empty one comes with an image all the same, because networks want one; it has no label.
@@ -70,7 +72,7 @@ def training_batches(
     order = torch.randperm(len(pool), generator=generator(seed, *key, "shuffle"))
 
     def make(step: int) -> Batch:
-        chosen = order[step * batch_size : (step + 1) * batch_size]
+        chosen = order[step * stage.batch_size : (step + 1) * stage.batch_size]
         own = part(len(chosen)) if part else slice(0, len(chosen))
         seen = own if own.stop > own.start else slice(0, 1)
         images = view.train(pool.indices[chosen], generator(seed, *key, "augment", step), seen)
@@ -78,8 +80,7 @@ def training_batches(
         carried = None if pool.carried is None else pool.carried[mine].to(device)
         return Batch(images.to(device), pool.labels[mine].to(device), pool.is_new[mine].to(device), carried)
 
-    steps = -(-len(pool) // batch_size)
-    yield from prefetch(lambda step: make(start + step), steps - start, view.prefetch)
+    yield from prefetch(lambda step: make(start + step), stage.steps(len(pool)) - start, view.prefetch)
 
 
 def plain_batches(

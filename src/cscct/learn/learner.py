@@ -194,9 +194,10 @@ class Learner:
         new = sum(len(self._images(label, task)) for label in task.classes)
         if not self.config.network.trained:
             return {"train": (1, new)}
-        plan = {"train": (self.config.train.epochs, new + quota * task.n_old)}
-        if self.config.finetune is not None and not task.is_first:
-            plan["finetune"] = (self.config.finetune.epochs, self.memory.quota(task.n_seen) * task.n_seen)
+        train, finetune = self.config.train, self.config.finetune
+        plan = {"train": (train.epochs, train.images(new + quota * task.n_old))}
+        if finetune is not None and not task.is_first:
+            plan["finetune"] = (finetune.epochs, finetune.images(self.memory.quota(task.n_seen) * task.n_seen))
         return plan
 
     def evaluate(self, task: Task) -> Evaluation:
@@ -311,7 +312,7 @@ class Learner:
     def _batches(self, pool: Pool, stage: Stage, task: Task, name: str, epoch: int, start: int) -> Iterator[Batch]:
         key = (task.index, name, epoch)
         view, seed = self.stream.train_view, self.config.seed
-        return training_batches(view, pool, stage.batch_size, seed, key, self.device, start, self.group.shard)
+        return training_batches(view, pool, stage, seed, key, self.device, start, self.group.shard)
 
     def _herd(self, task: Task, features: tuple[Tensor, ...] | None = None) -> None:
         """Shrink what is kept of old classes, choose exemplars of the new ones by the features of all their images, as

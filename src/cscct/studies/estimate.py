@@ -5,7 +5,6 @@ Only a rule of thumb, and only for CPUs. Once runs of the same plan are finished
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -51,9 +50,9 @@ def _steps(settings: Settings, task: Task, train: int) -> float:
     if not settings.network.trained:
         return 0
     quota = min(settings.memory.quota(task.n_seen), train)
-    steps = settings.train.epochs * math.ceil((task.n_new * train + task.n_old * quota) / settings.train.batch_size)
+    steps = settings.train.epochs * settings.train.steps(task.n_new * train + task.n_old * quota)
     if settings.finetune is not None and not task.is_first:
-        steps += settings.finetune.epochs * math.ceil(task.n_seen * quota / settings.finetune.batch_size)
+        steps += settings.finetune.epochs * settings.finetune.steps(task.n_seen * quota)
     return steps
 
 
