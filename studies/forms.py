@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cscct.losses import Term, register
+from cscct.losses import Term, balanced_cross_entropy, nca, register
 from cscct.losses.common import connected_zero, unit
 from cscct.losses.terms import classes_of, teacher_of
 from cscct.methods import EXTRAS
@@ -99,7 +99,25 @@ class ClassTransfer(Term):
         return class_transfer(features, teacher, classes_of(step).means[: step.task.n_old], self.temperature)
 
 
+@register
+@dataclass(frozen=True)
+class BalancedNCA(Term):
+    """Balanced cross-entropy, with a power of the counts, in the place of PODNet's NCA."""
+
+    power: float = 1.0
+
+    name = "balanced_nca"
+    reads_teacher = False
+    trains_head = True
+
+    def value(self, step: Step) -> Tensor:
+        student, labels = step.student, step.batch.labels
+        counts = classes_of(step).counts.float() ** self.power
+        return balanced_cross_entropy(student.logits, labels, counts) - nca(student.scores, labels, student.scale)
+
+
 EXTRAS |= {
+    "balanced-nca": ("balanced_nca",),
     "balanced-csc": ("balanced_clustering",),
     "contrast": ("class_contrast",),
     "transfer": ("class_transfer",),

@@ -30,7 +30,7 @@ from cscct.learn.build import build_learner, build_stream
 from cscct.learn.dataset import load_dataset
 from cscct.learn.learner import Learner
 from cscct.learn.protocol import complete
-from cscct.losses import Term
+from cscct.losses import Term, WeightedSum
 from cscct.plugins import load_plugins
 from cscct.runs.listeners import Listener
 from cscct.structs import Step, Task
@@ -52,9 +52,8 @@ class GradientProbe(Term):
 
     def value(self, step: Step) -> Tensor:
         features = step.student.features
-        for term in self.terms:
-            value = term.weight_for(step.task) * term.value(step)
-            (gradient,) = torch.autograd.grad(value, features, retain_graph=True, allow_unused=True)
+        for term, weight in WeightedSum(self.terms, step.task).terms:
+            (gradient,) = torch.autograd.grad(weight * term.value(step), features, retain_graph=True, allow_unused=True)
             for of, chosen in (("old", ~step.batch.is_new), ("new", step.batch.is_new)):
                 if gradient is not None and chosen.any():
                     self.lengths[of, term.name].append(float(gradient[chosen].norm(dim=1).mean()))

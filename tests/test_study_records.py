@@ -122,6 +122,26 @@ def test_a_table_is_counted_by_hand() -> None:
     assert tables.told(tables.difference([rows[0], rows[3]], "b", "a", "last_accuracy")) == "+2.00 (one seed)"
 
 
+def test_forms_of_icarl_count_by_their_better_prediction() -> None:
+    """So that a change of prediction is no gain; other methods count by their own."""
+    tables = load("tables")
+    average = "average_incremental_accuracy"
+    rows = [
+        {"method": method, "seed": str(seed), average: own, f"nme.{average}": nme, f"classifier.{average}": classifier}
+        for method, values in {
+            "icarl": (("40", "40", "44"), ("42", "42", "44")),  # by its classifier: 44
+            "icarl+balanced": (("45", "41", "45"), ("46", "41", "46")),  # by its classifier: 45.5
+            "icarl+csc": (("43", "43", "40"), ("43", "43", "40")),  # by nearest means: 43
+            "lucir": (("50", "60", "50"), ("50", "60", "50")),
+            "lucir+csc": (("51", "70", "51"), ("51", "70", "51")),
+        }.items()
+        for seed, (own, nme, classifier) in enumerate(values)
+    ]
+    for method, gain in {"icarl+balanced": 1.5, "icarl+csc": -1.0, "lucir+csc": 1.0}.items():
+        found = tables.gain(rows, method, method.partition("+")[0])
+        assert found.mean == pytest.approx(gain), method
+
+
 def test_forms_against_loops(forms: ModuleType) -> None:
     gen = torch.Generator().manual_seed(0)
     student, teacher, means = (torch.randn(k, 5, generator=gen).double() for k in (8, 8, 4))
@@ -151,21 +171,25 @@ def test_forms_against_loops(forms: ModuleType) -> None:
 
 def test_every_form_runs(forms: ModuleType, tmp_path: Path) -> None:
     own = [name for name in EXTRAS if name not in ("csc", "ct", "cscct", "balanced")]
-    assert len(own) == 6
+    assert len(own) == 7
     for name in own:
         result = run_quietly(tmp_path / name, f"icarl+{name}", *QUICK, "data.classes=6", "protocol.base=4")
         assert result["status"] == "finished"
         assert result["method"] == f"icarl+{name}"
 
 
-def test_the_probe_says_what_the_losses_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("method", "terms"), [("lucir+cscct", 5), ("icarl+balanced", 2), ("icarl", 2)])
+def test_the_probe_says_what_the_losses_do(
+    method: str, terms: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A loss in the place of cross-entropy counts as that."""
     study = tmp_path / "study.yaml"
-    study.write_text("dataset: digits\nmethods: [lucir+cscct]\nset: {train.epochs: 1, data.train_per_class: 10}\n")
+    study.write_text(f"dataset: digits\nmethods: [{method}]\nset: {{train.epochs: 1, data.train_per_class: 10}}\n")
     with patch.object(sys, "argv", ["probe.py", str(study), "--tasks", "2"]):
         load("probe").main()
     rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
     for of in ("old", "new"):
         shares = [float(row["value"]) for row in rows if row["what"].startswith("gradient") and row["of"] == of]
-        assert len(shares) == 5
+        assert len(shares) == terms
         assert sum(shares) == pytest.approx(1, abs=1e-3)
     assert {row["what"] for row in rows if row["of"] == "old"} >= {"drift", "within", "between"}

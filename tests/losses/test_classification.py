@@ -11,8 +11,9 @@ import torch
 
 from conftest import settings_for
 from cscct.errors import UserError
-from cscct.losses import balanced_cross_entropy, cross_entropy
+from cscct.losses import Term, WeightedSum, balanced_cross_entropy, cross_entropy
 from cscct.losses.classification import BalancedCrossEntropy, CrossEntropy
+from cscct.losses.proxy_nca import NCA
 from cscct.structs import Batch, Output, SeenClasses, Step, Task
 
 CASES = json.loads((Path(__file__).parent / "balanced_vectors.json").read_text())["cases"]
@@ -65,36 +66,42 @@ def test_what_is_refused() -> None:
         balanced_cross_entropy(logits_of(1), torch.tensor([3]), COUNTS)
 
 
-def test_instead_takes_the_place_of_the_plain_one() -> None:
+@pytest.mark.parametrize("own", [CrossEntropy(weight=2.0), NCA()], ids=lambda term: term.name)
+def test_instead_takes_the_place_of_the_methods_own(own: Term) -> None:
+    """From the second task on: in the first, all classes have as many images as they have."""
     logits, labels = logits_of(4), torch.tensor([0, 1, 2, 0])
     output = Output((), torch.zeros(4, 2), logits, torch.tensor(1.0))
-    batch = Batch(torch.empty(0), labels, labels == 2)
-    step = Step(batch, output, None, Task(index=1, n_old=2, n_new=1), SeenClasses(torch.empty(0), COUNTS))
-    terms = [CrossEntropy(), BalancedCrossEntropy(instead=True)]
-    total = sum(term.value(step).item() for term in terms)
-    assert total == pytest.approx(balanced_cross_entropy(logits, labels, COUNTS).item())
+    task = Task(index=1, n_old=2, n_new=1)
+    step = Step(Batch(torch.empty(0), labels, labels == 2), output, None, task, SeenClasses(torch.empty(0), COUNTS))
+    balanced = balanced_cross_entropy(logits, labels, COUNTS).item()
+    total, parts = WeightedSum([own, BalancedCrossEntropy(instead=True)], task)(step)
+    assert (total.item(), [*parts]) == (pytest.approx(balanced), ["balanced_cross_entropy"])
+    total, parts = WeightedSum([own, BalancedCrossEntropy()], task)(step)
+    assert total.item() == pytest.approx(balanced + own.weight * own.value(step).item())
+    for nothing in (Task(index=0, n_old=0, n_new=3), task):
+        weight = 1.0 if nothing.is_first else 0.0
+        left = WeightedSum([own, BalancedCrossEntropy(instead=True, weight=weight)], nothing).terms
+        assert [term for term, _ in left] == [own]
+
+
+def test_where_it_takes_the_place() -> None:
     for method, dataset, instead in (
         ("icarl+balanced", "digits", True),
         ("lucir+balanced", "cifar100", True),
         ("lucir+balanced", "digits", False),  # by its preset
-        ("podnet+balanced", "cifar100", False),
+        ("podnet+balanced", "cifar100", True),
+        ("podnet+balanced", "digits", False),
+        ("der+++balanced", "cifar100", False),
     ):
         found = settings_for(method, dataset).loss["balanced_cross_entropy"]
         assert found == BalancedCrossEntropy(instead=instead), (method, dataset)
 
 
-@pytest.mark.parametrize(
-    ("method", "sets"),
-    [
-        ("podnet+balanced", ["loss.balanced_cross_entropy.instead=true"]),
-        ("lucir+balanced", ["loss.balanced_cross_entropy.weight=3"]),
-        ("lucir+balanced", ["loss.balanced_cross_entropy.growth=new_over_seen"]),
-    ],
-)
-def test_no_more_is_taken_away_than_there_is(method: str, sets: list[str]) -> None:
-    with pytest.raises(UserError, match=r"instead takes the place of loss\.cross_entropy"):
-        settings_for(method, "cifar100", *sets)
-    settings_for(method, "cifar100", *sets, "loss.balanced_cross_entropy.instead=false")
+def test_instead_of_nothing_is_refused() -> None:
+    instead = "loss.balanced_cross_entropy.instead"
+    with pytest.raises(UserError, match=r"takes the place of loss\.cross_entropy or loss\.nca"):
+        settings_for("icarl-bce+balanced", "cifar100", f"{instead}=true")
+    settings_for("icarl-bce+balanced", "cifar100", f"{instead}=false")
 
 
 def test_icarl_is_tested_by_its_classifier_with_it() -> None:

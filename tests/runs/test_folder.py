@@ -67,6 +67,7 @@ SAME_SETS = [
     "runtime.compile=frozen",
 ]
 OTHER_SETS = [
+    "train.drop_last=true",
     "seed=2",
     "train.lr=0.2",
     "protocol.base=5",

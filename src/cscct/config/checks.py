@@ -13,7 +13,6 @@ from ..data.registry import DATASETS
 from ..data.tasks import class_order
 from ..errors import UserError
 from ..losses import GROWTHS
-from ..losses.classification import BalancedCrossEntropy
 from ..memory import HERDINGS, PAYLOADS
 from ..methods import AFTER_TASK, suggest
 from ..nets import ANY_DEPTH, DEPTHS, HEADS, IMPRINTS, architectures, parse_backbone
@@ -123,14 +122,12 @@ def _loss_problems(settings: Settings) -> list[str]:
         )
     if settings.loss.get("logit_replay") is not None and settings.memory.carry != "logits":
         problems.append("loss.logit_replay compares with stored logits: set memory.carry to logits")
-    balanced, plain = settings.loss.get("balanced_cross_entropy"), settings.loss.get("cross_entropy")
-    if isinstance(balanced, BalancedCrossEntropy) and balanced.instead:
-        less = plain is None or balanced.weight > plain.weight or balanced.growth != plain.growth
-        if less:  # more would be taken away than there is
-            problems.append(
-                "loss.balanced_cross_entropy.instead takes the place of loss.cross_entropy, which must have the same "
-                "growth and at least its weight; with instead: false it is added to what the method has"
-            )
+    balanced = settings.loss.get("balanced_cross_entropy")
+    if balanced is not None and balanced.replaces and not any(map(settings.loss.get, balanced.replaces)):
+        problems.append(
+            "loss.balanced_cross_entropy.instead takes the place of loss.cross_entropy or loss.nca, and there is "
+            "neither; with instead: false it is added to what the method has"
+        )
     return problems
 
 

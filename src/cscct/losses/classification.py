@@ -59,13 +59,15 @@ class CrossEntropy(Term):
 class BalancedCrossEntropy(Term):
     """Cross-entropy corrected for how many images each class has (balanced softmax)."""
 
-    instead: bool = False  # True: less the plain one, so that with weight 1 it takes the place of a method's own
+    instead: bool = False  # True: in the place of the method's own cross-entropy or NCA; False: added to it
 
     name = "balanced_cross_entropy"
     reads_teacher = False
     trains_head = True
 
+    @property
+    def replaces(self) -> tuple[str, ...]:
+        return ("cross_entropy", "nca") if self.instead else ()
+
     def value(self, step: Step) -> Tensor:
-        logits, labels = step.student.logits, step.batch.labels
-        balanced = balanced_cross_entropy(logits, labels, classes_of(step).counts)
-        return balanced - cross_entropy(logits, labels) if self.instead else balanced
+        return balanced_cross_entropy(step.student.logits, step.batch.labels, classes_of(step).counts)

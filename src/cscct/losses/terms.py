@@ -44,6 +44,11 @@ class Term:
     def value(self, step: Step) -> Tensor:
         raise NotImplementedError
 
+    @property
+    def replaces(self) -> tuple[str, ...]:
+        """Names of terms that are left out where this one is active."""
+        return ()
+
     def weight_for(self, task: Task) -> float:
         """The weight in a task."""
         return self.weight * GROWTHS[self.growth](task)

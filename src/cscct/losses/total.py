@@ -17,18 +17,21 @@ else:
 
 
 class WeightedSum:
-    """Sum of the terms that are active in a task, each times its weight there. Nothing is clamped.
+    """Sum of the terms that are active in a task, each times its weight there, less those that another one replaces.
+    Nothing is clamped.
 
     head_only: for a stage that trains the classifier alone; terms that depend on features only are left out.
     """
 
     def __init__(self, terms: Sequence[Term], task: Task, *, head_only: bool = False):
         weighted = [(term, term.weight_for(task)) for term in terms]
-        self.terms = [
+        active = [
             (term, weight)
             for term, weight in weighted
             if weight != 0 and (term.first_task or not task.is_first) and (term.trains_head or not head_only)
         ]
+        replaced = {name for term, _ in active for name in term.replaces}
+        self.terms = [(term, weight) for term, weight in active if term.name not in replaced]
         self.needs_teacher = not task.is_first and any(term.reads_teacher for term, _ in self.terms)
 
         self.needs_whole_batch = any(term.whole_batch for term, _ in self.terms)

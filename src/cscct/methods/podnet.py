@@ -17,5 +17,6 @@ PODNET = register(
             "finetune": {"epochs": 20, "lr": 0.05, "batch_norm": "drift", "clamp_gradients": 5.0},
             "predict": {"headline": "classifier"},
         },
+        additions={"balanced_cross_entropy": {"instead": True}},
     )
 )

@@ -60,11 +60,12 @@ def first_task_fingerprint(settings: Settings, data: str) -> str:
         "data": dump["data"],
         "network": [network.backbone, network.depth, network.head, network.rows_per_class, network.relu_head],
         "loss": {term.name: dump["loss"][term.name] for term in settings.terms if term.first_task},
-        "train": dump["train"],
+        "train": {key: value for key, value in dump["train"].items() if key != "drop_last" or value},
         "device": [runtime.device, runtime.threads, runtime.devices, runtime.nodes, settings.numerics.precision],
         "compiled": settings.numerics.compile == "all",
     }
-    fresh = NetworkSpec()  # settings that came later are left out where they have their defaults: old keys stay valid
+    # Settings that came later, such as drop_last, are left out where they have their defaults: old keys stay valid.
+    fresh = NetworkSpec()
     keys = ("pretrained", "train_from", "views", "batch_norm", "scale", "imprint_first")
     later = {key: getattr(network, key) for key in keys}
     if changed := {key: value for key, value in later.items() if value != getattr(fresh, key)}:
