@@ -40,7 +40,7 @@ def differences() -> Figure:
         rows = tables.read(name)
         for place, base in enumerate(tables.BASES):
             for shift, addition in ((-0.15, "+cscct"), (0.15, "+balanced")):
-                found = tables.difference(rows, base + addition, base, AVERAGE)
+                found = tables.gain(rows, base + addition, base)
                 if found is None:
                     continue
                 label, colour, marker = LOOKS[addition]
