@@ -122,24 +122,36 @@ def test_a_table_is_counted_by_hand() -> None:
     assert tables.told(tables.difference([rows[0], rows[3]], "b", "a", "last_accuracy")) == "+2.00 (one seed)"
 
 
-def test_forms_of_icarl_count_by_their_better_prediction() -> None:
-    """So that a change of prediction is no gain; other methods count by their own."""
+def test_forms_of_icarl_count_by_one_prediction() -> None:
+    """The better one of plain iCaRL, so that a change of prediction is no gain; other methods count by their own."""
     tables = load("tables")
     average = "average_incremental_accuracy"
+    columns = (average, *(f"{one}.{average}" for one in ("nme", "classifier", "lda", "ridge")))
     rows = [
-        {"method": method, "seed": str(seed), average: own, f"nme.{average}": nme, f"classifier.{average}": classifier}
-        for method, values in {
-            "icarl": (("40", "40", "44"), ("42", "42", "44")),  # by its classifier: 44
-            "icarl+balanced": (("45", "41", "45"), ("46", "41", "46")),  # by its classifier: 45.5
-            "icarl+csc": (("43", "43", "40"), ("43", "43", "40")),  # by nearest means: 43
-            "lucir": (("50", "60", "50"), ("50", "60", "50")),
-            "lucir+csc": (("51", "70", "51"), ("51", "70", "51")),
+        {"method": method, "seed": str(seed), **dict(zip(columns, map(str, values), strict=True))}
+        for method, seeds in {
+            "icarl": ((40, 40, 44, 1, 1), (42, 42, 44, 1, 1)),
+            "icarl+balanced": ((45, 41, 45, 1, 1), (46, 41, 46, 1, 1)),
+            "icarl+csc": ((43, 43, 40, 1, 60), (43, 43, 40, 1, 62)),
+            "lucir": ((50, 60, 50, 1, 1), (50, 60, 50, 1, 1)),
+            "lucir+csc": ((51, 70, 51, 1, 1), (51, 70, 51, 1, 1)),
         }.items()
-        for seed, (own, nme, classifier) in enumerate(values)
+        for seed, values in enumerate(seeds)
     ]
-    for method, gain in {"icarl+balanced": 1.5, "icarl+csc": -1.0, "lucir+csc": 1.0}.items():
-        found = tables.gain(rows, method, method.partition("+")[0])
-        assert found.mean == pytest.approx(gain), method
+    for method, gain, at_best in (("icarl+balanced", 1.5, 1.5), ("icarl+csc", -4, 17), ("lucir+csc", 1, 10)):
+        base = method.partition("+")[0]
+        assert tables.gain(rows, method, base).mean == pytest.approx(gain), method
+        assert tables.gain_at_best(rows, method, base).mean == pytest.approx(at_best), method
+    with pytest.raises(ValueError, match="several rows of a seed"):
+        tables.gain([*rows, rows[-1]], "lucir+csc", "lucir")
+
+
+def test_a_network_that_stops_learning() -> None:
+    tables = load("tables")
+    row = {"method": "lucir", "seed": "1", "B": "50", "C": "25", "tasks": "3", "curve": "60.00 1.00 1.00"}
+    (idle,) = tables.first_task_only([row])
+    assert float(idle["average_incremental_accuracy"]) == pytest.approx((60 + 40 + 30) / 3)
+    assert float(idle["last_accuracy"]) == pytest.approx(30)
 
 
 def test_forms_against_loops(forms: ModuleType) -> None:
