@@ -388,8 +388,9 @@ def probed(name: str) -> str:
 
     def shares(method: str, terms: Sequence[str]) -> str:
         """Of exemplars and of new images, added up over terms."""
-        sums = [sum(value(method, f"gradient of {term}", of) or 0 for term in terms) for of in ("old", "new")]
-        return " / ".join(f"{one:.2f}" for one in sums) if any(sums) else ""
+        there = [term for term in terms if value(method, f"gradient of {term}") is not None]
+        sums = [sum(value(method, f"gradient of {term}", of) or 0 for term in there) for of in ("old", "new")]
+        return " / ".join(f"{one:.2f}" for one in sums) if there else ""
 
     rows = []
     for method in (base + added for base in BASES for added in ("", "+csc", "+ct", "+cscct", "+balanced")):
