@@ -153,7 +153,7 @@ def test_every_setting_in_the_documents_is_accepted(tmp_path: Path) -> None:
     together = set.union(eighteen, plain, *steps)
     assert together <= found
     peers = ["wa+cscct", "bic+cscct", "er-ace+cscct", "der+++cscct"]
-    methods = ["podnet+cscct", "lucir+cscct", "icarl+cscct", "icarl-bce+cscct", "rkd+cscct", *peers]
+    methods = ["podnet+cscct", "lucir+cscct", "lucir+balanced", "icarl+cscct", "icarl-bce+cscct", "rkd+cscct", *peers]
     jobs = [
         (methods, "cifar100", [word], None)
         for word in sorted(found - together - {"network.depth=8", "network.head=linear", "data.classes=20"})
