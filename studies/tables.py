@@ -418,7 +418,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "birds-predictions": birds_predictions,
     "from-scratch": partial(additions, "from-scratch"),
     "pretrained-top": partial(additions, "pretrained"),
-    "pretrained-equal": partial(additions, "pretrained-equal"),
     "digits": partial(additions, "digits"),
     "from-scratch-66": partial(additions, "from-scratch-66"),
     "earlier": earlier,
