@@ -203,7 +203,7 @@ def additions(name: str) -> str:
             seeds = str(len(by_seed(found, method, AVERAGE)))
             rows.append([f"`{method}`", seeds, *(mean(found, method, metric) for metric in METRICS), *against])
     for base in ("lucir", "podnet"):
-        idle = first_task_only([row for row in found if row["method"] == base]) if name != "digits" else []
+        idle = first_task_only([row for row in found if row["method"] == base]) if not name.startswith("digits") else []
         if idle:
             means = [mean(idle, base, metric) for metric in METRICS[:2]]
             rows.append([f"first task of `{base}` only", str(len(idle)), *means, *[""] * 5])
@@ -422,6 +422,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "from-scratch": partial(additions, "from-scratch"),
     "pretrained-top": partial(additions, "pretrained"),
     "digits": partial(additions, "digits"),
+    "digits-equal": partial(additions, "digits-equal"),
     "from-scratch-66": partial(additions, "from-scratch-66"),
     "earlier": earlier,
     "stability": stability,
