@@ -159,10 +159,10 @@ def answer_in_words() -> str:
     return (
         "**"
         + ("No, not" if above <= below else "In part,")
-        + f" with its published weights and in settings that a CPU can afford: of {all_of} intervals "
+        + f" with its published weights and in settings that a CPU can afford: of {all_of} intervals for its gain "
         f"{above} lie above zero and {below} below. Cross-entropy corrected for how many images each class has "
-        f"(`+balanced`) does more in the same settings: of {all_balanced} intervals {better} lie above zero and "
-        f"{worse} below.** In points of average incremental accuracy, seed by seed with 95 % "
+        f"(`+balanced`) does more in the same settings: of {all_balanced} intervals for its gain {better} lie above "
+        f"zero and {worse} below.** In points of average incremental accuracy, seed by seed with 95 % "
         f"intervals: from scratch CSCCT adds {listed('from-scratch', '+cscct')}, and `+balanced` "
         f"{listed('from-scratch', '+balanced')}; on the upper part of a pretrained network CSCCT adds "
         f"{listed('pretrained', '+cscct')}, and `+balanced` {listed('pretrained', '+balanced')}. "
