@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cscct.losses import Term, balanced_cross_entropy, nca, register
+from cscct.losses import Term, balanced_cross_entropy, register
 from cscct.losses.common import connected_zero, unit
 from cscct.losses.terms import classes_of, teacher_of
 from cscct.methods import EXTRAS
@@ -102,7 +102,8 @@ class ClassTransfer(Term):
 @register
 @dataclass(frozen=True)
 class BalancedNCA(Term):
-    """Balanced cross-entropy, with a power of the counts, in the place of PODNet's NCA."""
+    """Balanced cross-entropy, with a power of the counts, in the place of PODNet's NCA; with power 1 it is what
+    +balanced does there."""
 
     power: float = 1.0
 
@@ -110,10 +111,13 @@ class BalancedNCA(Term):
     reads_teacher = False
     trains_head = True
 
+    @property
+    def replaces(self) -> tuple[str, ...]:
+        return ("nca",)
+
     def value(self, step: Step) -> Tensor:
-        student, labels = step.student, step.batch.labels
         counts = classes_of(step).counts.float() ** self.power
-        return balanced_cross_entropy(student.logits, labels, counts) - nca(student.scores, labels, student.scale)
+        return balanced_cross_entropy(step.student.logits, step.batch.labels, counts)
 
 
 EXTRAS |= {

@@ -33,8 +33,6 @@ Row = dict[str, str]
 
 def read(name: str, variants: bool = False) -> list[Row]:
     """The finished runs of a study; those of other variants of its methods if asked for."""
-    if not (RECORDS / f"{name}.csv").exists():  # not run yet
-        return []
     with (RECORDS / f"{name}.csv").open(newline="") as file:
         finished = [row for row in csv.DictReader(file) if row["status"] == "finished"]
     return [row for row in finished if variants or not row["variant"]]
@@ -279,8 +277,6 @@ def reality(name: str) -> str:
     """Accuracy after each task of methods whose order is known, and of all classes at once."""
     rows = read(name, variants=True)
     found = {row["variant"] or f"`{row['method']}`": row for row in rows}
-    if not rows:
-        return ""
     if len(found) < len(rows):
         raise ValueError(f"a method of the study {name} has several rows: it is a table of one seed.")
     longest = max(int(row["tasks"]) for row in found.values())
@@ -380,8 +376,6 @@ def forms() -> str:
 
 def probed(name: str) -> str:
     """What the losses do to the features of old classes: means over tasks."""
-    if not (RECORDS / f"probe-{name}.csv").exists():  # not run yet
-        return ""
     with (RECORDS / f"probe-{name}.csv").open(newline="") as file:
         found = list(csv.DictReader(file))
 

@@ -194,7 +194,7 @@ def test_every_form_runs(forms: ModuleType, tmp_path: Path) -> None:
 def test_the_probe_says_what_the_losses_do(
     method: str, terms: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A loss in the place of cross-entropy counts as that."""
+    """Of the losses that are active: cross-entropy is not, where the balanced one takes its place."""
     study = tmp_path / "study.yaml"
     study.write_text(f"dataset: digits\nmethods: [{method}]\nset: {{train.epochs: 1, data.train_per_class: 10}}\n")
     with patch.object(sys, "argv", ["probe.py", str(study), "--tasks", "2"]):

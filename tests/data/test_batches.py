@@ -24,12 +24,12 @@ MEMORY = [(0, [5, 1]), (1, [10]), (2, [7, 8, 9])]
 LABELS = {index: label for label, members in [*NEW, *MEMORY] for index in members}
 
 
-def of(size: int) -> Stage:
+def stage_of(size: int) -> Stage:
     return Stage(epochs=1, batch_size=size)
 
 
 def epoch(pool: Pool, size: int = 4, seed: int = 1, key: tuple[str | int, ...] = (1, "train", 0)) -> list[Batch]:
-    return list(training_batches(VIEW, pool, of(size), seed, key, CPU))
+    return list(training_batches(VIEW, pool, stage_of(size), seed, key, CPU))
 
 
 def numbers(batches: list[Batch]) -> list[int]:
@@ -102,7 +102,7 @@ def test_augmentation_depends_on_the_key_and_the_step() -> None:
     )
 
     def images(seed: int, number: int) -> list[Tensor]:
-        return [batch.images for batch in training_batches(view, same, of(6), seed, (0, "train", number), CPU)]
+        return [batch.images for batch in training_batches(view, same, stage_of(6), seed, (0, "train", number), CPU)]
 
     first, again, later, seeded = images(1, 0), images(1, 0), images(1, 1), images(2, 0)
     assert all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
@@ -253,8 +253,8 @@ def test_an_epoch_can_be_taken_up_at_any_step(start: int) -> None:
     view = make_view(ArrayImages(noise), TransformSpec(padding=2, brightness=0.3))
     exemplars = sum(len(members) for _, members in MEMORY)
     pool = join(NEW, MEMORY, torch.arange(3.0 * exemplars).view(exemplars, 3))
-    whole = list(training_batches(view, pool, of(4), 1, (0, "train", 0), CPU))
-    rest = list(training_batches(view, pool, of(4), 1, (0, "train", 0), CPU, start))
+    whole = list(training_batches(view, pool, stage_of(4), 1, (0, "train", 0), CPU))
+    rest = list(training_batches(view, pool, stage_of(4), 1, (0, "train", 0), CPU, start))
     assert len(whole) == 8
     assert len(rest) == max(0, 8 - start)
     for one, other in zip(whole[start:], rest, strict=True):
@@ -266,7 +266,7 @@ def test_an_epoch_can_be_taken_up_at_any_step(start: int) -> None:
 
 def test_training_batches_stop_with_their_consumer() -> None:
     before = set(threading.enumerate())
-    batches = training_batches(VIEW, join(NEW, MEMORY), of(2), 1, (0,), CPU)
+    batches = training_batches(VIEW, join(NEW, MEMORY), stage_of(2), 1, (0,), CPU)
     next(iter(batches))
     batches.close()  # type: ignore[attr-defined]
     assert not started_since(before)
@@ -288,8 +288,10 @@ def test_shares_of_a_batch_are_the_batch(processes: int) -> None:
     def share(rank: int) -> Callable[[int], slice]:
         return lambda count: slice(count * rank // processes, count * (rank + 1) // processes)
 
-    whole = list(training_batches(view, pool, of(9), 1, key, CPU))
-    parts = [list(training_batches(view, pool, of(9), 1, key, CPU, part=share(rank))) for rank in range(processes)]
+    whole = list(training_batches(view, pool, stage_of(9), 1, key, CPU))
+    parts = [
+        list(training_batches(view, pool, stage_of(9), 1, key, CPU, part=share(rank))) for rank in range(processes)
+    ]
     assert len(whole[-1].labels) == 2  # fewer than some numbers of processes
     for step, batch in enumerate(whole):
         mine = [one[step] for one in parts]

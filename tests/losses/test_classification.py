@@ -68,7 +68,7 @@ def test_what_is_refused() -> None:
 
 @pytest.mark.parametrize("own", [CrossEntropy(weight=2.0), NCA()], ids=lambda term: term.name)
 def test_instead_takes_the_place_of_the_methods_own(own: Term) -> None:
-    """From the second task on: in the first, all classes have as many images as they have."""
+    """Where it is active: not in the first task, which has nothing old, and not with weight 0."""
     logits, labels = logits_of(4), torch.tensor([0, 1, 2, 0])
     output = Output((), torch.zeros(4, 2), logits, torch.tensor(1.0))
     task = Task(index=1, n_old=2, n_new=1)
@@ -78,9 +78,8 @@ def test_instead_takes_the_place_of_the_methods_own(own: Term) -> None:
     assert (total.item(), [*parts]) == (pytest.approx(balanced), ["balanced_cross_entropy"])
     total, parts = WeightedSum([own, BalancedCrossEntropy()], task)(step)
     assert total.item() == pytest.approx(balanced + own.weight * own.value(step).item())
-    for nothing in (Task(index=0, n_old=0, n_new=3), task):
-        weight = 1.0 if nothing.is_first else 0.0
-        left = WeightedSum([own, BalancedCrossEntropy(instead=True, weight=weight)], nothing).terms
+    for where, weight in ((Task(index=0, n_old=0, n_new=3), 1.0), (task, 0.0)):
+        left = WeightedSum([own, BalancedCrossEntropy(instead=True, weight=weight)], where).terms
         assert [term for term, _ in left] == [own]
 
 
