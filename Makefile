@@ -10,12 +10,16 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 LOWEST ?= .venv-lowest
 LOWEST_PYTHON ?= python3.11
 
-.PHONY: demo test test-portable test-lowest lint docs evidence pictures bench soak attack clean
+.PHONY: demo test check test-portable test-lowest lint docs build evidence pictures bench soak attack clean
 
+# Images learned in two steps and classified, then a small comparison with a report: about three minutes.
 demo: $(VENV)/.installed
-	$(BIN)/cscct compare icarl icarl+cscct icarl+balanced --dataset digits
+	$(BIN)/python examples/demo.py
 
-test: lint
+test: lint check
+
+# All tests, without the linters.
+check: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(PYTEST)
 
 # All tests as other processors would run them: each rounds in its own way.
@@ -37,7 +41,14 @@ lint: $(VENV)/.installed-dev
 
 # The site, with the reference from the docstrings, in build/docs. A warning is an error.
 docs: $(VENV)/.installed-dev
+	$(BIN)/python docs/settings_reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# Source distribution and wheel in dist/, and a check of their metadata.
+build: $(VENV)/.installed-dev
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
 
 # The tables and pictures of measured accuracies, from studies/records.
 evidence: $(VENV)/.installed-dev
@@ -70,7 +81,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 		{ echo "cscct needs Python 3.11 or newer; name it with PYTHON=python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install -q -c constraints.txt torch
-	$(PIP) install -q -c constraints.txt -e '.[pretrained]'
+	$(PIP) install -q -c constraints.txt -e '.[pretrained,serve]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
@@ -79,7 +90,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 
 $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
 	$(LOWEST_PYTHON) -m venv $(LOWEST)
-	$(LOWEST)/bin/python -m pip --disable-pip-version-check install -q -c constraints-lowest.txt -e '.[ray,tensorboard,pretrained,onnx,serve,test]'
+	$(LOWEST)/bin/python -m pip --disable-pip-version-check install -q -c constraints-lowest.txt -e '.[ray,tensorboard,pretrained,onnx,serve,heif,video,pandas,tune,test]'
 	@touch $@
 
 clean:
