@@ -1,6 +1,6 @@
-"""Replay with relational distillation: the distances between the samples of a batch keep their proportions.
+"""Replay with relational distillation: the pairwise distances within a batch keep their proportions.
 
-After "Relational Knowledge Distillation" (Park et al., CVPR 2019), its distance-wise loss.
+Distance-wise loss of "Relational Knowledge Distillation" (Park et al., CVPR 2019).
 """
 
 from dataclasses import dataclass
@@ -9,36 +9,41 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cscct import register_loss, register_method
 from cscct.losses import Term
-from cscct.losses import register as register_loss
 from cscct.methods import Method
-from cscct.methods import register as register_method
 from cscct.structs import Step
 
 
 def relational_distance(student: Tensor, teacher: Tensor) -> Tensor:
-    """Huber loss between all pairwise distances, each set divided by its own mean. student, teacher: (k, d).
+    """Return the Huber loss between all pairwise distances, each set divided by its mean.
 
-    Zero, connected to the graph, when there is no pair.
+    Args:
+        student: Features of the network in training, (k, d).
+        teacher: Features of the previous network, (k, d). No gradient reaches it.
+
+    Returns:
+        Scalar; zero, connected to the graph, for fewer than two samples.
     """
     if len(student) < 2:
         return student.sum() * 0.0
-    here, there = torch.pdist(student), torch.pdist(teacher.detach())
-    return F.smooth_l1_loss(here / here.mean().clamp(min=1e-8), there / there.mean().clamp(min=1e-8))
+    current, previous = torch.pdist(student), torch.pdist(teacher.detach())
+    return F.smooth_l1_loss(current / current.mean().clamp(min=1e-8), previous / previous.mean().clamp(min=1e-8))
 
 
 @register_loss
 @dataclass(frozen=True)
 class RelationalDistance(Term):
-    """Distances between samples keep the proportions that the previous network gives them."""
+    """Distances between samples keep the proportions that the previous network assigns."""
 
     weight: float = 5.0
 
     name = "relational_distance"
-    whole_batch = True  # over pairs, not a mean over samples: with several processes it needs the batch of all
+    needs_full_batch = True  # depends on pairs of samples, so several processes must gather the batch
 
     def value(self, step: Step) -> Tensor:
-        assert step.teacher is not None  # the term reads the teacher, so it is left out of the first task
+        """Return the unweighted loss of a training step."""
+        assert step.teacher is not None  # terms that read the teacher are inactive in the first task
         return relational_distance(step.student.features, step.teacher.features)
 
 
@@ -49,8 +54,8 @@ register_method(
         settings={
             "network": {"head": "cosine", "imprint": "none", "freeze_old": False},
             "loss": {"cross_entropy": {}, "relational_distance": {"weight": 5.0}},
-            "predict": {"headline": "classifier"},
+            "predict": {"predictor": "classifier"},
         },
-        like="lucir",
+        preset_from="lucir",
     )
 )

@@ -1,6 +1,4 @@
-"""A real browser, for pages."""
-
-from __future__ import annotations
+"""A browser for tests of pages."""
 
 import shutil
 from collections.abc import Iterator

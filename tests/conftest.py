@@ -1,6 +1,4 @@
-"""What all tests share: few threads, small runs, and the command line as a user calls it."""
-
-from __future__ import annotations
+"""Shared by all tests: few threads, small runs, and the command line."""
 
 import multiprocessing
 import os
@@ -18,8 +16,7 @@ import pytest
 import torch
 
 from cscct.config import Settings, resolve
-from cscct.learn.build import build_learner, build_stream
-from cscct.learn.dataset import load_dataset
+from cscct.learn.build import build_learner, build_stream, load_dataset
 from cscct.learn.learner import Learner
 from cscct.learn.protocol import complete
 from cscct.runs.first_tasks import FirstTaskCache
@@ -33,12 +30,12 @@ torch.set_num_threads(THREADS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first: begun last, they would keep one worker busy while the others have nothing left."""
+    """Start the longest tests first, so that no worker is left with them at the end."""
     items.sort(key=lambda item: "one_cell" not in item.name and "bench_runs" not in item.name)
 
 
 class Silent(Listener):
-    """A listener that remembers what it heard."""
+    """A listener that records events."""
 
     def __init__(self) -> None:
         self.epochs: list[dict[str, Any]] = []
@@ -58,12 +55,6 @@ class Silent(Listener):
     def skipped(self, images: int) -> None:
         self.skipped_images += images
 
-    def task_finished(self, entry: Any) -> None:
-        pass
-
-    def run_finished(self, result: Any, folder: Path) -> None:
-        pass
-
 
 def settings_for(method: str, dataset: str = "digits", *sets: str, recipe: str | None = None) -> Settings:
     return resolve(method, dataset, recipe=recipe, overrides=[parse_override(text) for text in sets])
@@ -72,7 +63,7 @@ def settings_for(method: str, dataset: str = "digits", *sets: str, recipe: str |
 def run_quietly(
     folder: Path, method: str, *sets: str, first_tasks: Path | None = None, listener: Silent | None = None
 ) -> dict[str, Any]:
-    """One run on digits in this process."""
+    """Execute a run on digits in this process."""
     listener = listener or Silent()
     settings = settings_for(method, "digits", f"runtime.threads={THREADS}", *sets)
     dataset = load_dataset(settings, None, listener.warnings.append)
@@ -89,60 +80,67 @@ def learner_for(method: str, *sets: str, dataset: str = "digits") -> Learner:
 
 
 def without_timings(result: Any) -> Any:
-    """What must be the same twice."""
+    """The values that are reproducible."""
     if isinstance(result, dict):
         return {k: without_timings(v) for k, v in result.items() if k not in ("seconds", "environment")}
     return [without_timings(v) for v in result] if isinstance(result, list) else result
 
 
 Prepare = Callable[[], None]
-HEAVY = ("torch", "sklearn.datasets", "sklearn.cluster", "matplotlib.pyplot", "safetensors.torch", "rich.progress")
+HEAVY = (
+    "torch._dynamo",
+    "sklearn.datasets",
+    "sklearn.cluster",
+    "matplotlib.pyplot",
+    "safetensors.torch",
+    "rich.progress",
+)
 
 
-def _command(words: Sequence[str], folder: Path, env: dict[str, str], said: Path, prepare: Prepare) -> None:
-    """In a process of its own: `cscct WORDS` in a folder, with what it writes in files."""
+def _command(arguments: Sequence[str], folder: Path, env: dict[str, str], output: Path, prepare: Prepare) -> None:
+    """Run `cscct ARGUMENTS` in a folder, in a new process, with its output in files."""
     os.environ.clear()
     os.environ.update(env)
     os.chdir(folder)
     for number, name in ((1, "stdout"), (2, "stderr")):
-        os.dup2(os.open(said / name, os.O_WRONLY | os.O_CREAT), number)
-    sys.argv = ["cscct", *words]
+        os.dup2(os.open(output / name, os.O_WRONLY | os.O_CREAT), number)
+    sys.argv = ["cscct", *arguments]
     prepare()
     from cscct.cli import main
 
     main()
 
 
-def _nothing() -> None:
-    pass
+def _nothing() -> None: ...
 
 
-def run_command(folder: Path, *words: str, prepare: Prepare = _nothing, **env: str) -> subprocess.CompletedProcess[str]:
-    """The command in a process that has torch and cscct imported already: each is a fork of one that did nothing else.
+def run_command(
+    folder: Path, *arguments: str, prepare: Prepare = _nothing, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command in a fork of a process that has imported torch and cscct.
 
-    What a start from nothing needs is tested with `python -m cscct` and with the installed program. prepare: called in
-    that process first.
+    `python -m cscct` and the installed program have separate tests. `prepare` is called in the process first.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*HEAVY, *(name for name in sys.modules if name.partition(".")[0] == "cscct")])
     home = {**os.environ, "OMP_NUM_THREADS": str(THREADS), "COLUMNS": "200", **env}
-    with TemporaryDirectory() as said:
-        process = context.Process(target=_command, args=(words, folder, home, Path(said), prepare))
+    with TemporaryDirectory() as output:
+        process = context.Process(target=_command, args=(arguments, folder, home, Path(output), prepare))
         process.start()
         process.join(timeout=300)
         if process.exitcode is None:
             process.kill()
-            raise AssertionError(f"cscct {' '.join(words)} goes on and on")
-        out, err = ((Path(said) / name).read_text() for name in ("stdout", "stderr"))
-    return subprocess.CompletedProcess(words, process.exitcode, out, err)
+            raise AssertionError(f"cscct {' '.join(arguments)} does not end")
+        out, err = ((Path(output) / name).read_text() for name in ("stdout", "stderr"))
+    return subprocess.CompletedProcess(arguments, process.exitcode, out, err)
 
 
 @pytest.fixture
 def cscct(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """The command, in an empty folder."""
 
-    def call(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-        return run_command(tmp_path, *words, **env)
+    def call(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return run_command(tmp_path, *arguments, **env)
 
     return call
 
@@ -196,10 +194,10 @@ if not {after}:
 
 
 def signal_plugin(file: Path, *runs: str, after: int = 1, wait: float = 0.0, number: int = signal.SIGKILL) -> Path:
-    """A plugin with which a run sends itself a signal after so many checkpoints, once: no test has to be quick enough
-    to meet a process in the midst of its work. With a wait (in seconds) it comes at some instant of the next two steps.
+    """Write a plugin that sends a signal to its process once, after a number of checkpoints.
 
-    after: 0 means from the start. runs: the names of the folders of those that it is for.
+    runs: Names of the run folders that it applies to. after: 0 means at the start. wait: Delay in seconds; the signal
+    then arrives during the next two steps.
     """
     file.write_text(SIGNALS.format(number=int(number), runs=runs, after=after, wait=wait))
     return file

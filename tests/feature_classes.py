@@ -1,15 +1,13 @@
-"""Classes of features, and predictors compared."""
-
-from __future__ import annotations
+"""Random features of several classes, and the comparison of predictors."""
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from cscct.predictors import ClassStatistics, LinearPredictor
+from cscct.features import ClassStatistics, LinearPredictor
 
-WIDE, TALL = (12, 40), (60, 8)  # images of a class and dimensions: features kept one by one, and compressed
+WIDE, TALL = (12, 40), (60, 8)  # samples per class and dimensions: samples are stored, and only their scatter is stored
 
 
 def classes(count: int, shape: tuple[int, int], seed: int = 0, spread: float = 1.0) -> list[Tensor]:
@@ -17,8 +15,8 @@ def classes(count: int, shape: tuple[int, int], seed: int = 0, spread: float = 1
     return [torch.from_numpy(rng.normal(size=shape) + spread * rng.normal(size=shape[1])).float() for _ in range(count)]
 
 
-def statistics(features: list[Tensor]) -> list[ClassStatistics]:
-    return [ClassStatistics.of(one) for one in features]
+def statistics(features: list[Tensor], *, keep_samples: bool = False) -> list[ClassStatistics]:
+    return [ClassStatistics.of(rows, keep_samples=keep_samples) for rows in features]
 
 
 def assert_same(a: LinearPredictor, b: LinearPredictor, rtol: float = 1e-5) -> None:

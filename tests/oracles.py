@@ -1,9 +1,7 @@
-"""Slow versions, in plain loops, of what the package computes: written from the formulae, to be compared with.
+"""Reference implementations in plain loops, written from the formulas.
 
 Arrays are numpy, float64. `vector("csc/value")` reads one of the agreed values in vectors.json.
 """
-
-from __future__ import annotations
 
 import json
 import math
@@ -66,15 +64,15 @@ def numeric_gradient(function: Callable[[], float], at: Array, step: float = 1e-
 
 def compare(fast: Callable[..., torch.Tensor], slow: Callable[..., float], *arrays: Array) -> None:
     """`fast` of tensors is `slow` of arrays, in value and in the gradient to each of them."""
-    inputs = [torch.tensor(one, requires_grad=True) for one in arrays]
+    inputs = [torch.tensor(array, requires_grad=True) for array in arrays]
     value = fast(*inputs)
     assert value.shape == ()
     assert value.dtype == torch.float64
     np.testing.assert_allclose(value.item(), slow(*arrays), rtol=0, atol=1e-10)
     value.backward()
-    for given, one in zip(inputs, arrays, strict=True):
-        assert given.grad is not None
-        np.testing.assert_allclose(given.grad, numeric_gradient(lambda: slow(*arrays), one), rtol=1e-5, atol=1e-8)
+    for leaf, array in zip(inputs, arrays, strict=True):
+        assert leaf.grad is not None
+        np.testing.assert_allclose(leaf.grad, numeric_gradient(lambda: slow(*arrays), array), rtol=1e-5, atol=1e-8)
 
 
 # Losses
@@ -129,11 +127,11 @@ def ct(student: Array, teacher: Array, is_new: Array, temperature: float = 2.0, 
     p, q = int(sum(is_new)), int(sum(~is_new))
     if p == 0 or q == 0:
         return 0.0
-    here = ct_shares(student, is_new, temperature, literal=form == "literal")
-    there = ct_shares(teacher, is_new, temperature, literal=form == "literal")
+    student_shares = ct_shares(student, is_new, temperature, literal=form == "literal")
+    teacher_shares = ct_shares(teacher, is_new, temperature, literal=form == "literal")
     if form in ("paper", "literal"):
-        return sum(divergence(s, t) for s, t in zip(here, there, strict=True)) / p
-    total = sum(divergence(t, s) for s, t in zip(here, there, strict=True)) * temperature**2
+        return sum(divergence(s, t) for s, t in zip(student_shares, teacher_shares, strict=True)) / p
+    total = sum(divergence(t, s) for s, t in zip(student_shares, teacher_shares, strict=True)) * temperature**2
     return total / (p * q) if form == "official" else total / p
 
 
@@ -199,11 +197,11 @@ def bce_distillation(logits: Array, teacher: Array | None, labels: Array) -> flo
     return total / logits.size
 
 
-def pod_profile(one: Array) -> Array:
+def pod_profile(array: Array) -> Array:
     """One map (c, h, w): the squares summed along the width, then along the height, as a unit vector."""
-    channels, height, width = one.shape
-    rows = [sum(one[c, i, j] ** 2 for j in range(width)) for c in range(channels) for i in range(height)]
-    columns = [sum(one[c, i, j] ** 2 for i in range(height)) for c in range(channels) for j in range(width)]
+    channels, height, width = array.shape
+    rows = [sum(array[c, i, j] ** 2 for j in range(width)) for c in range(channels) for i in range(height)]
+    columns = [sum(array[c, i, j] ** 2 for i in range(height)) for c in range(channels) for j in range(width)]
     profile = np.array(rows + columns)
     return profile / max(length(profile), 1e-12)
 
@@ -293,6 +291,16 @@ def forgetting_per_task(matrix: Sequence[Sequence[float]]) -> list[float]:
     return [max(matrix[t][k] for t in range(k, last)) - matrix[last][k] for k in range(last)]
 
 
+def harmonic_mean(matrix: Sequence[Sequence[float]], sizes: Sequence[int]) -> float | None:
+    """From counts of correct images: the harmonic mean of old and new accuracy after each task but the first."""
+    means = []
+    for row in matrix[1:]:
+        correct = [accuracy / 100 * size for accuracy, size in zip(row, sizes, strict=False)]
+        old, new = sum(correct[:-1]) / sum(sizes[: len(row) - 1]), correct[-1] / sizes[len(row) - 1]
+        means.append(100 / ((1 / old + 1 / new) / 2))
+    return sum(means) / len(means) if means else None
+
+
 def summarize(matrix: Sequence[Sequence[float]], sizes: Sequence[int]) -> dict[str, float | None]:
     tasks = len(matrix)
     seen = []
@@ -304,9 +312,142 @@ def summarize(matrix: Sequence[Sequence[float]], sizes: Sequence[int]) -> dict[s
         apt = sum(sum(matrix[t][k] for k in range(t)) / t for t in range(1, tasks)) / (tasks - 1)
         forgetting = sum(forgetting_per_task(matrix)) / (tasks - 1)
     return {
+        "harmonic_mean": harmonic_mean(matrix, sizes),
         "average_incremental_accuracy": sum(seen) / tasks,
         "apt": apt,
         "act": sum(matrix[t][t] for t in range(tasks)) / tasks,
         "forgetting": forgetting,
         "last_accuracy": seen[-1],
     }
+
+
+# Importances, projections and rectified probabilities
+
+
+def mean_over_images(
+    scalar: Callable[[int], float], at: Array, images: int, function: Callable[[float], float]
+) -> Array:
+    """Mean over images of a function of the gradient of `scalar(image)`, which reads `at`."""
+    total = np.zeros_like(at)
+    for image in range(images):
+        gradient = numeric_gradient(lambda: scalar(image), at)  # noqa: B023
+        for index in np.ndindex(at.shape):
+            total[index] += function(float(gradient[index]))
+    return total / images
+
+
+def path_importance(gradients: Sequence[Array], positions: Sequence[Array], damping: float) -> Array:
+    """Importances of SI from the gradient at each position of a path, which has one more position."""
+    result = np.zeros_like(positions[0])
+    for index in np.ndindex(result.shape):
+        share = -sum(
+            gradients[k][index] * (positions[k + 1][index] - positions[k][index]) for k in range(len(gradients))
+        )
+        result[index] = max(0.0, share / ((positions[-1][index] - positions[0][index]) ** 2 + damping))
+    return result
+
+
+def parameter_drift(importance: Array, now: Array, before: Array) -> float:
+    return sum(float(importance[i]) * float(now[i] - before[i]) ** 2 for i in np.ndindex(now.shape)) / 2
+
+
+def project(gradient: Array, reference: Array) -> Array:
+    product = dot(gradient, reference)
+    return gradient if product >= 0 else gradient - product / dot(reference, reference) * reference
+
+
+def task_distillation(logits: Array, teacher: Array, tasks: Sequence[range], temperature: float = 2.0) -> float:
+    return sum(logit_distillation(logits[:, list(task)], teacher[:, list(task)], temperature) for task in tasks)
+
+
+def il2m_factors(initial: Sequence[tuple[Array, Array]], memory: tuple[Array, Array]) -> dict[int, float]:
+    """Factors of the old classes. initial: for each task, probabilities and labels of its images when it was learned;
+    memory: those of the exemplars now."""
+    now = {c: [p[y] for p, y in zip(*memory, strict=True) if y == c] for c in set(memory[1].tolist())}
+    confidence = [sum(max(p) for p in rows) / len(rows) for rows, _ in initial]
+    factors = {}
+    for (rows, labels), confidence_then in zip(initial[:-1], confidence, strict=False):
+        for c in sorted(set(labels.tolist())):
+            then = [p[c] for p, y in zip(rows, labels, strict=True) if y == c]
+            change = (sum(then) / len(then)) / (sum(now[c]) / len(now[c]))
+            factors[c] = change * confidence[-1] / confidence_then
+    return factors
+
+
+def ranpac(features: Sequence[Array], projection: Array, penalty: float) -> Array:
+    """The output weights of RanPAC, (M, classes), with G and C accumulated sample by sample."""
+    width = projection.shape[1]
+    gram, products = np.zeros((width, width)), np.zeros((width, len(features)))
+    for label, rows in enumerate(features):
+        for row in rows:
+            hidden = np.array([max(0.0, dot(row, column)) for column in projection.T])
+            gram += np.outer(hidden, hidden)
+            products[:, label] += hidden
+    return np.linalg.solve(gram + penalty * np.eye(width), products)
+
+
+def fecam(
+    features: Sequence[Array],
+    queries: Array,
+    power: float = 0.5,
+    diagonal: float = 1.0,
+    off_diagonal: float = 1.0,
+    passes: int = 2,
+) -> Array:
+    """The squared distances of FeCAM, (queries, classes), with full covariance matrices."""
+    distances = np.zeros((len(queries), len(features)))
+    for label, rows in enumerate(features):
+        covariance = np.cov((np.sign(rows) * np.abs(rows) ** power).T)
+        identity = np.eye(len(covariance))
+        for _ in range(passes):
+            mean_variance, mean_covariance = np.diag(covariance).mean(), covariance[identity == 0].mean()
+            covariance = covariance + diagonal * mean_variance * identity
+            covariance += off_diagonal * mean_covariance * (1 - identity)
+        deviations = np.sqrt(np.diag(covariance))
+        inverse = np.linalg.inv(covariance / np.outer(deviations, deviations))
+        mean, *units_of_queries = (
+            vector / length(vector)
+            for vector in (np.sign(x) * np.abs(x) ** power for x in (rows.mean(axis=0), *queries))
+        )
+        for index, query in enumerate(units_of_queries):
+            distances[index, label] = (query - mean) @ inverse @ (query - mean)
+    return distances
+
+
+def separated_cross_entropy(logits: Array, labels: Array, n_old: int) -> float:
+    """Cross-entropy of SS-IL, with the softmax over the old or the new classes."""
+    total = 0.0
+    for row, label in zip(logits, labels, strict=True):
+        part = row[n_old:] if label >= n_old else row[:n_old]
+        total += math.log(sum(math.exp(score) for score in part)) - row[label]
+    return total / len(labels)
+
+
+def effective_weights(counts: Array, beta: float) -> Array:
+    """Class weights of FOSTER, with a mean of 1."""
+    weights = np.array([1 / sum(beta**i for i in range(int(count))) for count in counts])
+    return weights / weights.mean()
+
+
+def balanced_distillation(logits: Array, teacher: Array, counts: Array, beta: float = 0.97, t: float = 2.0) -> float:
+    """Distillation of the compression of FOSTER, over the classes that the teacher knows."""
+    known = teacher.shape[1]
+    weights, total = effective_weights(counts, beta)[:known], 0.0
+    for student_row, teacher_row in zip(logits[:, :known], teacher, strict=True):
+        targets = softmax(teacher_row / t) * weights
+        total -= float((targets / targets.sum() * np.log(softmax(student_row / t))).sum())
+    return total / len(logits)
+
+
+def class_decorrelation(features: Array, labels: Array) -> float:
+    """Mean squared entry of the correlation matrices outside the diagonal (CwD)."""
+    total, samples = 0.0, 0
+    for label in set(labels.tolist()):
+        rows = features[labels == label]
+        if len(rows) < 2:
+            continue
+        rows = (rows - rows.mean(axis=0)) / np.sqrt(1e-8 + rows.var(axis=0, ddof=1))
+        correlations = rows.T @ rows
+        total += float((correlations[~np.eye(len(correlations), dtype=bool)] ** 2).mean())
+        samples += len(rows)
+    return total / max(samples, 1)

@@ -1,7 +1,5 @@
 """Small image files for tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +16,7 @@ def draw(path: Path, mode: str = "RGB", size: tuple[int, int] = (12, 9)) -> Path
 
 def draw_class(folder: Path, label: str, count: int = 6, size: int = 48, series: int = 0) -> Path:
     """A folder `folder/label` with pictures of a class: stripes whose direction, width and colours depend on the
-    label, with some noise. Each series has pictures of its own."""
+    label, with some noise. Each series has different images."""
     seed = [ord(letter) for letter in label]
     style = np.random.default_rng(seed)
     direction, width = style.uniform(0, np.pi), style.uniform(2, 8)

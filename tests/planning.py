@@ -1,7 +1,5 @@
 """Small plans on digits for the tests of studies."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,9 +1,7 @@
-"""Reports of made-up runs, written once for all tests that only look.
+"""Reports of synthetic runs, written once per session for all tests that only read them.
 
-Not a conftest.py: the tests import from the one above by that name. Modules import the fixtures they use.
+Test modules import the fixtures they use.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
@@ -11,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cscct.report import write_report
+from cscct.reporting import write_report
 from synthetic import make_run
 
 NAMES = ['<b>"a&b"</b>', "$x_1$ and $y$", "_hidden", "数字", "a very long name of a class that does not end", *"56789"]
@@ -31,7 +29,7 @@ class Report:
 
 @cache
 def _two_groups(folder: Path) -> Report:
-    """Two groups of two seeds with the same class order, names that need care; and one unfinished run."""
+    """Two groups of two seeds with the same class order and unusual class names, and an unfinished run."""
     for method in ("lucir+cscct", "lucir"):
         for seed in (1, 2):
             make_run(folder / "runs" / f"{method}-seed{seed}", method, "digits", FIXED, seed=seed, names=NAMES)

@@ -1,6 +1,4 @@
-"""A small model in a folder, photographs of plain colours as files, and servers for it."""
-
-from __future__ import annotations
+"""Test fixtures: a small model folder, images of plain colours, and servers."""
 
 import io
 import os
@@ -13,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 import uvicorn
@@ -22,16 +20,17 @@ from PIL import Image
 
 from cscct import IncrementalClassifier
 from cscct.classifier.serve import Limits, create_app
+from cscct.classifier.serve.connections import server_config
 from cscct.classifier.store import ModelFolder
 from small_models import pictures
 
 RED, GREEN, BLUE, YELLOW = (200, 50, 50), (50, 200, 50), (50, 50, 200), (210, 200, 40)
-HOME = "http://127.0.0.1"  # what a test client calls itself
+HOME = "http://127.0.0.1"  # base URL of test clients
 
 
 def make_model(folder: Path) -> Path:
-    """Two versions: red and green, then blue too."""
-    model = IncrementalClassifier("lucir-resnet", predictor="ncm", image_size=32, memory_per_class=3, device="cpu")
+    """Create a model with two versions: red and green, then also blue."""
+    model = IncrementalClassifier("lucir-resnet", method="ncm", image_size=32, memory_per_class=3, device="cpu")
     model.learn([*pictures(RED, 6), *pictures(GREEN, 6, 1)], ["red"] * 6 + ["green"] * 6)
     ModelFolder(folder).commit(model, "red and green")
     model.learn(pictures(BLUE, 6, 2), "blue")
@@ -46,7 +45,7 @@ def original_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(name="folder")
 def folder_fixture(original: Path, tmp_path: Path) -> Path:
-    """A model of its own for each test."""
+    """Copy of the model for each test."""
     return Path(shutil.copytree(original, tmp_path / "colours"))
 
 
@@ -57,30 +56,31 @@ def client_fixture(folder: Path) -> Iterator[TestClient]:
 
 
 def encoded(colour: tuple[int, int, int], seed: int = 0, kind: str = "PNG") -> bytes:
-    """A photograph as a file."""
+    """Return an encoded image."""
     file = io.BytesIO()
     Image.fromarray(pictures(colour, 1, seed)[0]).save(file, kind)
     return file.getvalue()
 
 
-def files(*contents: bytes, name: str = "photograph.png") -> list[tuple[str, tuple[str, bytes, str]]]:
-    """The files of a request."""
+def files(*contents: bytes, name: str = "photo.png") -> list[tuple[str, tuple[str, bytes, str]]]:
+    """Return the files of a request."""
     return [("images", (name, content, "image/png")) for content in contents]
 
 
 def wait_for(condition: Callable[[], Any], seconds: float = 120.0) -> Any:
-    """What the condition gives, as soon as it is true. The time only ends what hangs."""
+    """Wait until a condition returns a true value, and return it. The timeout is an upper bound for hanging tests."""
     end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "it does not happen"
+    while not (result := condition()):
+        assert time.monotonic() < end, "timeout"
         time.sleep(0.05)
-    return found
+    return result
 
 
 @contextmanager
 def serving(folder: Path, limits: Limits | None = None, token: str | None = None) -> Iterator[str]:
-    """A real server in a thread; its address."""
-    config = uvicorn.Config(create_app(folder, limits, token), log_level="critical", lifespan="on")
+    """Run a server in a thread. Yields its URL."""
+    limits = limits or Limits()
+    config = server_config(create_app(folder, limits, token), limits, lifespan="on")
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
@@ -93,10 +93,10 @@ def serving(folder: Path, limits: Limits | None = None, token: str | None = None
             thread.join(60)
 
 
-# What a process of Python does first: a learning step stops just before its version would count, and leaves its id.
+# sitecustomize.py of subprocesses: learning steps block before the commit takes effect, and write their process id.
 STOPPING = """
 import os, sys, time
-if any("serve.job" in word for word in sys.orig_argv):
+if any("serve.job" in argument for argument in sys.orig_argv):
     from cscct.classifier.store import ModelFolder
 
     def wait(self, *arguments):
@@ -110,7 +110,7 @@ if any("serve.job" in word for word in sys.orig_argv):
 
 
 def stopping(folder: Path) -> tuple[dict[str, str], Path]:
-    """Variables with which learning steps stop just before the end, and the file that then holds the process id."""
+    """Return environment variables that block learning steps before their commit, and the file of the process id."""
     folder.mkdir()
     mark = folder / "mark"
     (folder / "sitecustomize.py").write_text(STOPPING.format(mark=str(mark)))
@@ -122,15 +122,16 @@ START = "import sys; from cscct.classifier.serve import run; run(sys.argv[1], po
 
 
 @contextmanager
-def server_process(folder: Path, **env: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server in a process of its own, and its address."""
+def server_process(
+    folder: Path, stderr: IO[str] | None = None, **env: str
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run a server in a subprocess, which may write its log to a file. Yields the process and the URL."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **env}
     command = [sys.executable, "-c", START, str(folder)]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True) as process:
         try:
-            assert process.stdout is not None
             line = process.stdout.readline()
-            address = next(word for word in line.split() if word.startswith("http"))
+            address = next(part for part in line.split() if part.startswith("http"))
             yield process, address.rstrip("/")
         finally:
             process.kill()

@@ -1,6 +1,4 @@
-"""Classifiers that learn in no time: features drawn at random, and pictures of plain colours."""
-
-from __future__ import annotations
+"""Small classifiers: random features, and images of plain colours."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +8,7 @@ from cscct import IncrementalClassifier
 
 
 class Colours(nn.Module):
-    """A backbone without weights worth the name: means of a grid of cells."""
+    """A backbone without weights: means of a grid of cells."""
 
     features = 48
 
@@ -19,7 +17,7 @@ class Colours(nn.Module):
 
 
 def blobs(classes: int, each: int, seed: int = 0, width: int = 12) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Classes of features around centres that are not far apart."""
+    """Features of overlapping classes."""
     rng = np.random.default_rng(seed)
     centres = rng.normal(size=(classes, width))
     y = np.repeat(np.arange(classes), each)

@@ -1,6 +1,4 @@
-"""Run folders made up in a moment, of any size, as a real run would leave them."""
-
-from __future__ import annotations
+"""Synthetic run folders."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +12,8 @@ from conftest import settings_for
 from cscct.analysis.groups import Group, group_runs
 from cscct.analysis.load import find_runs, read_runs
 from cscct.data.tasks import class_order, split_tasks
-from cscct.learn.predict import HEADLINES, matrix_row
+from cscct.features import DEFAULT_PREDICTORS
+from cscct.learn.evaluation import matrix_row
 from cscct.metrics import cumulative, summarize
 from cscct.runs.folder import RunFolder
 
@@ -31,7 +30,7 @@ def make_run(
     per_class: int = 20,
     status: str = "finished",
 ) -> dict[str, Any]:
-    """Accuracy starts high and falls with every task; with the additions it falls less. Returns the result."""
+    """Write a run whose accuracy decreases with every task, less with add-ons. Returns its result."""
     settings = settings_for(method, dataset, f"seed={seed}", *sets)
     names = names or ([str(i) for i in range(10)] if dataset == "digits" else [f"class_{i:03}" for i in range(100)])
     order = class_order(seed if settings.data.order == "seed" else settings.data.order, len(names))
@@ -41,22 +40,24 @@ def make_run(
     folder = RunFolder(path)
     folder.create(settings)
     rng = np.random.default_rng([seed, len(method)])
-    matrix: dict[str, list[list[float]]] = {head: [] for head in HEADLINES}
+    matrix: dict[str, list[list[float]]] = {head: [] for head in DEFAULT_PREDICTORS}
     entries = []
     for task in tasks[:done]:
-        found = {}
+        tensors = {}
         for head, rows in matrix.items():
             draws = rng if head in ("classifier", "nme") else np.random.default_rng([seed, len(head), task.index])
             counts = _confusion(draws, task.n_old, task.n_new, task.index, per_class, len(method), head == "nme")
-            found[f"confusion.{head}"] = counts
+            tensors[f"confusion.{head}"] = counts
             rows.append(matrix_row(counts, tasks[: task.index + 1]))
         if task.index:
-            found["similarity"] = torch.from_numpy(rng.normal(0.3, 0.25, (task.n_new, task.n_old)).clip(-1, 1)).float()
+            tensors["similarity"] = torch.from_numpy(
+                rng.normal(0.3, 0.25, (task.n_new, task.n_old)).clip(-1, 1)
+            ).float()
         if task.index == len(tasks) - 1:
-            found["labels"] = torch.arange(tasks[0].n_new).repeat_interleave(per_class)
+            tensors["labels"] = torch.arange(tasks[0].n_new).repeat_interleave(per_class)
             centres = torch.from_numpy(rng.normal(size=(tasks[0].n_new, 16)))
-            found["features"] = (centres[found["labels"]] + 0.4 * torch.randn(len(found["labels"]), 16)).float()
-        folder.save_task(task.index, found)
+            tensors["features"] = (centres[tensors["labels"]] + 0.4 * torch.randn(len(tensors["labels"]), 16)).float()
+        folder.save_task(task.index, tensors)
         for epoch in range(epochs):
             parts = _losses(settings.terms, task.index, epoch, rng)
             folder.append_metrics(
@@ -71,7 +72,7 @@ def make_run(
         "method": settings.method,
         "dataset": dataset,
         "seed": seed,
-        "headline": settings.predict.headline,
+        "headline": settings.predict.predictor,
         "tasks": entries,
         "task_sizes": sizes,
         "matrix": matrix,

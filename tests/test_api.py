@@ -1,6 +1,4 @@
-"""The Python API, as people use it in a notebook."""
-
-from __future__ import annotations
+"""The Python API: runs, models, datasets in memory, listeners and custom backbones."""
 
 import json
 import shutil
@@ -17,19 +15,12 @@ from PIL import Image
 import cscct
 from conftest import run_quietly, without_timings
 from cscct.errors import Interrupted, UserError
-from cscct.learn.predict import HEADLINES
+from cscct.features import DEFAULT_PREDICTORS
 from cscct.nets import BACKBONES
 from cscct.runs.folder import RunFolder
 
-SMALL = {"train.epochs": 2, "data.train_per_class": 24, "data.classes": 6, "B": 2, "C": 2, "runtime.threads": 1}
-SETS = (
-    "train.epochs=2",
-    "data.train_per_class=24",
-    "data.classes=6",
-    "protocol.base=2",
-    "protocol.step=2",
-    "runtime.threads=1",
-)
+SMALL = {"train.epochs": 2, "data.train_per_class": 24, "data.classes": 6, "protocol.base": 2}
+SMALL |= {"protocol.step": 2, "runtime.threads": 1}
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +38,14 @@ def digits_test(classes: tuple[str, ...]) -> tuple[np.ndarray, list[str]]:
     return dataset.test.images.pixels.numpy()[chosen], [names[i] for i in chosen]  # type: ignore[union-attr]
 
 
-def test_it_is_the_run_of_the_command(run: cscct.Run, tmp_path: Path) -> None:
-    result = run_quietly(tmp_path / "run", "lucir+cscct", *SETS)
+def test_run_gives_the_result_of_the_command(run: cscct.Run, tmp_path: Path) -> None:
+    result = run_quietly(tmp_path / "run", "lucir+cscct", *(f"{key}={value}" for key, value in SMALL.items()))
     assert without_timings(run.result) == without_timings(result)
     assert without_timings(run.result) == without_timings(json.loads((run.path / "result.json").read_text()))
     assert run.summary == run.result["summary"]["classifier"]
 
 
-def test_a_curve_is_an_axes_with_a_point_for_each_task(run: cscct.Run) -> None:
+def test_curve_has_a_point_for_each_task(run: cscct.Run) -> None:
     line = run.curve().get_lines()[0]
     assert list(line.get_xdata()) == [2, 4, 6]
     assert list(line.get_ydata()) == [task["accuracy"]["classifier"] for task in run.result["tasks"]]
@@ -64,68 +55,51 @@ def test_a_curve_is_an_axes_with_a_point_for_each_task(run: cscct.Run) -> None:
     assert run.curve(axes) is axes
 
 
-@pytest.mark.parametrize("prediction", HEADLINES)
-def test_a_copied_folder_predicts_what_the_run_measured(run: cscct.Run, prediction: str, tmp_path: Path) -> None:
-    """In a process that knows nothing of where the data is, image by image: the confusion is the same."""
+@pytest.mark.parametrize("prediction", DEFAULT_PREDICTORS)
+def test_copied_run_predicts_the_measured_confusion(run: cscct.Run, prediction: str, tmp_path: Path) -> None:
+    """Without the data folder of the run."""
     copy = Path(shutil.copytree(run.path, tmp_path / "elsewhere"))
-    model = cscct.load(copy, prediction=prediction)
+    model = cscct.load(copy, predictor=prediction)
     images, truth = digits_test(model.class_names)
-    said = model.predict(images)
+    predicted = model.predict(images)
     confusion = np.zeros((6, 6), dtype=int)
-    for true, guess in zip(truth, said, strict=True):
+    for true, guess in zip(truth, predicted, strict=True):
         confusion[model.class_names.index(true), model.class_names.index(guess)] += 1
     assert (confusion == RunFolder(copy).task(2)[f"confusion.{prediction}"].numpy()).all()
     probabilities = model.predict_proba(images)
     assert probabilities.shape == (len(images), 6)
     assert probabilities.sum(axis=1) == pytest.approx(1, abs=1e-5)
-    assert (np.array(model.class_names)[probabilities.argmax(axis=1)] == said).mean() > 0.99  # ties aside
+    assert (np.array(model.class_names)[probabilities.argmax(axis=1)] == predicted).mean() > 0.99  # ties aside
     assert model.features(images).shape == (len(images), 64)
 
 
-def test_a_model_of_enlarged_images_predicts_what_the_run_measured(tmp_path: Path) -> None:
-    """Images of 8 pixels, which the network saw with 16: given in any size, they come to it as the run's own did."""
+def test_the_argument_prediction_is_deprecated(run: cscct.Run) -> None:
+    with pytest.warns(FutureWarning, match="write predictor='nme'"):
+        model = cscct.load(run.path, prediction="nme")
+    images, _ = digits_test(model.class_names)
+    assert (model.predict_proba(images) == cscct.load(run.path, predictor="nme").predict_proba(images)).all()
+
+
+def test_model_of_enlarged_images(tmp_path: Path) -> None:
+    """Images of 8 pixels, enlarged to 16."""
     run = cscct.run("lda", "digits", settings={"data.transform.size": 16, **SMALL}, out=tmp_path / "run")
     model = run.load()
     images, truth = digits_test(model.class_names)
     right = np.mean(model.predict(images) == np.array(truth))
     assert 100 * right == pytest.approx(run.result["tasks"][-1]["accuracy"]["lda"])
     expected = model.predict_proba(images[:3])
-    pictures = [Image.fromarray(one[0]) for one in images[:3]]
+    pictures = [Image.fromarray(image[0]) for image in images[:3]]
     np.testing.assert_allclose(model.predict_proba(pictures), expected, atol=1e-6)
     pictures[0].save(tmp_path / "0.png")
     np.testing.assert_allclose(model.predict_proba(tmp_path / "0.png"), expected[:1], atol=1e-6)
 
 
-def test_images_come_as_arrays_pil_images_and_paths(run: cscct.Run, tmp_path: Path) -> None:
-    model = run.load()
-    images, _ = digits_test(model.class_names)
-    few = images[:3]
-    expected = model.predict_proba(few)
-    pictures = [Image.fromarray(one[0]) for one in few]
-    paths = []
-    for i, picture in enumerate(pictures):
-        paths.append(tmp_path / f"{i}.png")
-        picture.save(paths[-1])
-    for form in (torch.from_numpy(few), few[:, 0], pictures, paths, [str(path) for path in paths], list(few)):
-        np.testing.assert_allclose(model.predict_proba(form), expected, rtol=1e-5)
-    np.testing.assert_allclose(model.predict_proba(pictures[0]), expected[:1], rtol=1e-5)
-    larger = np.repeat(np.repeat(few, 10, axis=2), 10, axis=3)  # brought to the size that was learned, in every form
-    forms = (larger, list(larger), [Image.fromarray(one[0]).convert("RGB") for one in larger])
-    for form in forms:
-        np.testing.assert_allclose(model.predict_proba(form), model.predict_proba(forms[0]), rtol=1e-5)
-        np.testing.assert_allclose(model.predict_proba(form), expected, atol=0.2)
-    assert model.predict([]).shape == (0,)
-    for wrong in (few.astype(np.float32), few[0, 0], np.zeros((2, 3, 8, 8), np.uint8), tmp_path / "nothing.png"):
-        with pytest.raises(UserError):
-            model.predict(wrong)
-
-
 def test_a_model_needs_a_finished_run(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no run"):
+    with pytest.raises(UserError, match="contains no model"):
         cscct.load(tmp_path)
     shutil.copytree(Path(__file__).parent / "version02" / "icarl", tmp_path / "old")
-    with pytest.raises(UserError, match="prediction must be"):
-        cscct.load(tmp_path / "old", prediction="best")
+    with pytest.raises(UserError, match="stored no predictor 'best'"):
+        cscct.load(tmp_path / "old", predictor="best")
     (tmp_path / "old" / "model.safetensors").write_bytes(b"x" * 100)
     with pytest.raises(UserError, match="damaged"):
         cscct.load(tmp_path / "old")
@@ -135,7 +109,7 @@ def test_a_model_needs_a_finished_run(tmp_path: Path) -> None:
 
 
 def blobs(seed: int, count: int, labels: list[Any]) -> tuple[np.ndarray, list[Any]]:
-    """Images whose brightest corner tells the class."""
+    """Images whose brightest corner determines the class."""
     rng = np.random.default_rng(seed)
     x = rng.integers(0, 60, (count * len(labels), 1, 8, 8), dtype=np.uint8)
     for i in range(len(x)):
@@ -144,7 +118,7 @@ def blobs(seed: int, count: int, labels: list[Any]) -> tuple[np.ndarray, list[An
     return x, [labels[i % len(labels)] for i in range(len(x))]
 
 
-def test_arrays_of_ones_own(tmp_path: Path) -> None:
+def test_run_on_arrays(tmp_path: Path) -> None:
     names = ["left", "right", "below", "aside"]
     (x, y), (x_test, y_test) = blobs(0, 20, names), blobs(1, 5, names)
     dataset = cscct.Dataset.from_arrays(x, y, x_test, y_test)
@@ -184,7 +158,7 @@ def test_arrays_by_index_and_from_torch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         (lambda x, y: (x / 255.0, y), "uint8"),
         (lambda x, y: (x.transpose(0, 2, 3, 1), y), "channels last"),
@@ -195,20 +169,20 @@ def test_arrays_by_index_and_from_torch() -> None:
         (lambda x, y: (x, [True] * len(y)), "whole numbers or names"),
     ],
 )
-def test_arrays_that_are_wrong_are_told(change: Any, words: str) -> None:
+def test_invalid_arrays_are_user_errors(change: Any, message: str) -> None:
     x, y = blobs(0, 4, ["a", "b"])
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=message):
         cscct.Dataset.from_arrays(*change(x, y), x, y)
 
 
 class Stopper(cscct.Listener):
-    """Counts what it hears; stops a run by raising, as a user's callback may."""
+    """Counts events, and stops a run by raising an exception."""
 
     def __init__(self, after: int | None = None):
-        self.steps, self.epochs, self.after, self.heard = 0, 0, after, list[str]()
+        self.steps, self.epochs, self.after, self.events = 0, 0, after, list[str]()
 
     def run_started(self, settings: Any, tasks: Any, images: int) -> None:
-        self.heard.append("started")
+        self.events.append("started")
 
     def step(self, *_: Any) -> None:
         self.steps += 1
@@ -219,25 +193,36 @@ class Stopper(cscct.Listener):
         self.epochs += 1
 
     def task_finished(self, entry: Any) -> None:
-        self.heard.append(f"task {entry['task']}")
+        self.events.append(f"task {entry['task']}")
 
     def run_finished(self, result: Any, folder: Path) -> None:
-        self.heard.append("finished")
+        self.events.append("finished")
 
 
-def test_listeners_hear_everything_and_a_stopped_run_goes_on(run: cscct.Run, tmp_path: Path) -> None:
+def test_resuming_a_finished_run_calls_found_finished(run: cscct.Run) -> None:
+    folders: list[Path] = []
+
+    class Finished:
+        def found_finished(self, result: Any, folder: Path) -> None:
+            folders.append(folder)
+
+    assert cscct.resume(run.path, listeners=[Finished()]).result == run.result
+    assert folders == [run.path]
+
+
+def test_an_interrupted_run_is_resumed_and_listeners_get_all_events(run: cscct.Run, tmp_path: Path) -> None:
     listener = Stopper(after=5)
     with pytest.raises(Interrupted):
         cscct.run("lucir+cscct", "digits", settings=SMALL, out=tmp_path / "run", listeners=[listener])
     listener = Stopper()
     done = cscct.resume(tmp_path / "run", listeners=[listener])
     assert without_timings(done.result) == without_timings(run.result)
-    assert listener.heard[0] == "started"
-    assert listener.heard[-2:] == ["task 2", "finished"]
+    assert listener.events[0] == "started"
+    assert listener.events[-2:] == ["task 2", "finished"]
     assert listener.epochs > 0
 
 
-def test_importing_it_imports_nothing_heavy() -> None:
+def test_import_imports_no_large_package() -> None:
     code = "import sys, cscct; print(*sorted(m for m in ('torch', 'numpy', 'pydantic', 'yaml') if m in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == ""
     assert {"run", "load", "resume", "Dataset", "Listener"} <= set(dir(cscct))
@@ -245,22 +230,7 @@ def test_importing_it_imports_nothing_heavy() -> None:
         cscct.nothing  # noqa: B018
 
 
-def test_a_comparison_is_a_table(tmp_path: Path) -> None:
-    table = cscct.compare(["lucir", "lucir+cscct"], "digits", seeds=range(1, 3), settings=SMALL, out=tmp_path / "c")
-    rows = table.as_dict()["methods"]
-    assert [row["method"] for row in rows] == ["lucir", "lucir+cscct"]
-    assert rows[1]["gain"]["against"] == "lucir"
-    assert {len(text.splitlines()) for text in (table.to_csv(), table.to_markdown())} == {3, 4}
-    assert r"\begin{tabular}" in table.to_latex()
-    assert "<table>" in table._repr_html_()
-    assert json.loads((tmp_path / "c" / "compare.json").read_text()) == table.as_dict()
-    assert (tmp_path / "c" / "curves.png").is_file()
-    alone = cscct.run("lucir", "digits", seed=2, settings=SMALL, out=tmp_path / "alone")
-    stored = RunFolder(tmp_path / "c" / "lucir-seed2").result()
-    assert stored["weights_sha256"] == alone.result["weights_sha256"]
-
-
-def test_a_comparison_of_ones_own_arrays_in_processes(tmp_path: Path) -> None:
+def test_compare_on_arrays_in_processes(tmp_path: Path) -> None:
     names = ["left", "right", "below", "aside"]
     dataset = cscct.Dataset.from_arrays(*blobs(0, 8, names), *blobs(1, 3, names))
     settings = {"B": 2, "C": 2, "train.epochs": 1, "network.depth": 8, "memory.per_class": 4, "runtime.threads": 1}
@@ -275,7 +245,7 @@ def test_a_comparison_of_ones_own_arrays_in_processes(tmp_path: Path) -> None:
 
 
 class Tiny(torch.nn.Module):
-    """A backbone in one of the forms that are allowed."""
+    """A backbone with one of the accepted return types."""
 
     def __init__(self, channels: int = 1, form: str = "maps"):
         super().__init__()
@@ -291,7 +261,7 @@ class Tiny(torch.nn.Module):
 
 
 @pytest.mark.parametrize("form", ["maps", "map", "features", "pair"])
-def test_a_backbone_of_ones_own(form: str, tmp_path: Path) -> None:
+def test_custom_backbone(form: str, tmp_path: Path) -> None:
     settings = {**SMALL, "train.epochs": 1, "finetune.epochs": 1}
     module = Tiny(form=form)
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
@@ -300,15 +270,15 @@ def test_a_backbone_of_ones_own(form: str, tmp_path: Path) -> None:
     model = cscct.load(run.path, backbone=Tiny(form=form))  # whose weights are others: those of the folder count
     images, truth = digits_test(model.class_names)
     assert model.features(images[:2]).shape == (2, 6)
-    said = [model.class_names.index(name) for name in model.predict(images)]
+    predicted = [model.class_names.index(name) for name in model.predict(images)]
     true = [model.class_names.index(name) for name in truth]
     confusion = np.zeros((6, 6), dtype=int)
-    np.add.at(confusion, (true, said), 1)
+    np.add.at(confusion, (true, predicted), 1)
     assert (confusion == RunFolder(run.path).task(2)["confusion.classifier"].numpy()).all()
 
 
 class Shared(torch.nn.Module):
-    """With batch norm, whose count of batches has no dimension, and a convolution that is used twice."""
+    """A backbone with batch norm, whose batch counter is a scalar, and with shared weights."""
 
     features = 6
 
@@ -331,7 +301,7 @@ def test_a_backbone_with_batch_norm_and_shared_weights(tmp_path: Path) -> None:
     assert (model.predict(images) == truth).mean() * 100 == pytest.approx(run.summary["last_accuracy"])
 
 
-def test_a_backbone_that_is_built_is_built_from_the_seed_and_has_its_own_name(tmp_path: Path) -> None:
+def test_a_backbone_function_is_seeded_and_has_a_unique_name(tmp_path: Path) -> None:
     first, again = (
         cscct.run("replay", "digits", settings=SMALL, backbone=Tiny, out=tmp_path / name) for name in ("one", "two")
     )
@@ -343,11 +313,11 @@ def test_a_backbone_that_is_built_is_built_from_the_seed_and_has_its_own_name(tm
         return module
 
     wider.__name__ = "Tiny"
-    with pytest.raises(UserError, match=r"another run: network\.backbone is custom-Tiny-"):
+    with pytest.raises(UserError, match=r"another run: network\.backbone was custom-Tiny-"):
         cscct.run("replay", "digits", settings=SMALL, backbone=wider, out=tmp_path / "one")
 
 
-def test_a_run_with_data_and_backbone_of_ones_own_is_resumed(tmp_path: Path) -> None:
+def test_a_run_with_custom_data_and_backbone_is_resumed(tmp_path: Path) -> None:
     names = ["left", "right", "below", "aside"]
     dataset = cscct.Dataset.from_arrays(*blobs(0, 8, names), *blobs(1, 3, names))
     settings = {"B": 2, "C": 1, "train.epochs": 2, "memory.per_class": 4, "runtime.threads": 1}
@@ -360,30 +330,30 @@ def test_a_run_with_data_and_backbone_of_ones_own_is_resumed(tmp_path: Path) -> 
     assert done.result["weights_sha256"] == whole.result["weights_sha256"]
 
 
-def test_arguments_that_do_not_fit_are_told(tmp_path: Path) -> None:
+def test_invalid_arguments_are_user_errors(tmp_path: Path) -> None:
     calls: list[tuple[Any, str]] = [
-        (lambda: cscct.run("lucir", "digits", settings={"seed": 7}), "seed is an argument of its own"),
-        (lambda: cscct.run("lucir", (1, 2)), "dataset is a name, or"),  # type: ignore[arg-type]
-        (lambda: cscct.compare("lucir", "digits"), "methods is a list"),
-        (lambda: cscct.compare(["lucir", "icarl"], "digits", jobs=0), "jobs a number from 1 on"),
-        (lambda: cscct.compare(["lucri", "icarl"], "digits", out=tmp_path / "c"), "did you mean 'lucir'"),
+        (lambda: cscct.run("lucir", "digits", settings={"seed": 7}), "use the argument seed"),
+        (lambda: cscct.run("lucir", (1, 2)), "dataset must be a name or a cscct.Dataset"),  # type: ignore[arg-type]
+        (lambda: cscct.run("lucir", "digits", listeners=[3], out=tmp_path / "r"), "no method of a listener"),
+        (lambda: cscct.resume(tmp_path), "is not a run folder"),
+        (lambda: cscct.load(tmp_path / "r", version=1), "contains no model"),
     ]
-    for call, said in calls:
-        with pytest.raises(UserError, match=said):
+    for call, message in calls:
+        with pytest.raises(UserError, match=message):
             call()
     assert list(tmp_path.iterdir()) == []
     assert cscct.run("replay", "digits", seed=np.int64(3), settings=SMALL, out=tmp_path / "run").result["seed"] == 3
 
 
-def test_a_backbone_that_does_not_fit_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="must tell how many features"):
+def test_invalid_backbones_are_user_errors(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="needs an integer attribute `features`"):
         cscct.run("lucir", "digits", settings=SMALL, backbone=torch.nn.Flatten(), out=tmp_path / "a")
     wrong = Tiny()
     wrong.features = 7
-    with pytest.raises(UserError, match=r"of which the last has 7 channels; it gives"):
+    with pytest.raises(UserError, match=r"of which the last has 7 channels; it returned"):
         cscct.run("lucir", "digits", settings=SMALL, backbone=wrong, out=tmp_path / "b")
     cscct.run("lucir", "digits", settings=SMALL, backbone=Tiny(), out=tmp_path / "c")
     for name in [name for name in BACKBONES if name.startswith("custom-Tiny")]:
         del BACKBONES[name]
-    with pytest.raises(UserError, match=r"is not known here: load the plugin .* or pass your own module"):
+    with pytest.raises(UserError, match=r"is unknown: load the plugin .* or pass your own module"):
         cscct.load(tmp_path / "c")

@@ -1,6 +1,4 @@
-"""`make attack` itself: a few cases of each kind, and that it sees what it looks for."""
-
-from __future__ import annotations
+"""`make attack`: one case of each kind, and detection of planted faults."""
 
 import json
 import os
@@ -15,6 +13,7 @@ import pytest
 
 FOLDER = Path(__file__).parents[1] / "attack"
 KINDS = ["kills", "damage", "settings", "odd runs", "images", "pickles", "reports", "streams"]
+KINDS += ["model folders", "model changes", "requests"]  # not pauses and plugins, whose processes start slowly
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +23,7 @@ def attack_modules(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_few_cases_of_each_kind(tmp_path: Path) -> None:
     file = tmp_path / "results.json"
-    options = ["--cases=1", "--seed=3", "--workers=1", f"--json={file}"]
+    options = ["--cases=1", "--seed=3", "--workers=1", f"--json={file}", *(f"--only={kind}" for kind in KINDS)]
     done = subprocess.run(
         [sys.executable, str(FOLDER / "attack.py"), *options], check=False, capture_output=True, text=True, cwd=tmp_path
     )
@@ -35,34 +34,34 @@ def test_a_few_cases_of_each_kind(tmp_path: Path) -> None:
         assert kind["cases"] == sum(kind["outcomes"].values()) == 1
 
 
-def plant(what: str, outside: Path) -> None:
-    """Something that a command must not do."""
-    if what == "traceback":
+def plant(kind: str, outside: Path) -> None:
+    """Do something that a command must not do."""
+    if kind == "traceback":
         raise ZeroDivisionError
-    if what == "crash":
+    if kind == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
-    if what == "hang":
+    if kind == "hang":
         time.sleep(60)
-    if what == "exit code":
+    if kind == "exit code":
         sys.exit(77)
-    if what == "no sentence":
+    if kind == "no sentence":
         sys.exit(2)
     (outside / "notes.txt").write_text("changed")
 
 
-@pytest.mark.parametrize("what", ["traceback", "crash", "hang", "exit code", "no sentence", "changed file outside"])
-def test_what_must_not_happen_is_seen(what: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["traceback", "crash", "hang", "exit code", "no sentence", "changed file outside"])
+def test_planted_faults_are_detected(kind: str, tmp_path: Path) -> None:
     from watch import Outside, guarded
 
     outside = Outside(tmp_path / "outside")
-    ended = guarded(lambda: plant(what, outside.folder), "planted", tmp_path, limit=2 if what == "hang" else 60)
+    ended = guarded(lambda: plant(kind, outside.folder), "planted", tmp_path, limit=2 if kind == "hang" else 60)
     faults = ended.faults() + outside.faults()
-    assert [fault for fault in faults if fault.startswith(what)], faults
+    assert [fault for fault in faults if fault.startswith(kind)], faults
     assert Outside(tmp_path / "other").faults() == []
 
 
-def test_a_changed_number_is_seen(tmp_path: Path) -> None:
-    """A kill after which the run is taken up with another result, as if something had been lost."""
+def test_changed_numbers_are_detected(tmp_path: Path) -> None:
+    """A killed run that is continued with another result."""
     from kills import Kills, difference
     from small_runs import LUCIR
     from watch import preload
@@ -78,13 +77,13 @@ def test_a_changed_number_is_seen(tmp_path: Path) -> None:
     assert "2 became 3" in difference({"a": {"b": 2}}, {"a": {"b": 3}})
 
 
-def test_every_file_operation_is_a_point_to_be_killed_at(tmp_path: Path) -> None:
-    """Opened, written, cut in the middle of it, synchronised, renamed, the folder synchronised."""
+def test_number_of_kill_points(tmp_path: Path) -> None:
+    """Open, write, half a write, synchronise, rename, synchronise the folder."""
     from kills import Killer
     from watch import guarded
 
     def write() -> None:
-        from cscct.runs.files import write_text
+        from cscct.storage import write_text
 
         Killer(0, tmp_path / "count").install()
         write_text(tmp_path / "file", "content")
@@ -93,6 +92,6 @@ def test_every_file_operation_is_a_point_to_be_killed_at(tmp_path: Path) -> None
     assert int((tmp_path / "count").read_text()) == 6
 
 
-def test_the_page_holds_the_counts() -> None:
+def test_page_is_current() -> None:
     done = subprocess.run([sys.executable, str(FOLDER / "page.py"), "--check"], check=False)
     assert done.returncode == 0, "run `make attack` or attack/page.py"

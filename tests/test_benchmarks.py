@@ -21,28 +21,28 @@ def test_bench_runs_and_reports_every_ratio(tmp_path: Path, monkeypatch: pytest.
     command = [sys.executable, str(FOLDER / "bench.py"), "--tiny", "--threads=1", f"--json={file}"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    found = json.loads(file.read_text())
+    results = json.loads(file.read_text())
     # Seconds of others mean nothing beside tiny ones, and tiny batches have other names.
     expected = [name for name in GOALS if not any(part in name for part in ("ours", "k=2048", "batch 1024", "tuning"))]
     assert len(expected) == 24
     for name in [*expected, "CSC+CT at k=32, d=512, MB"]:
-        assert name in found["ratios"]
+        assert name in results["ratios"]
         assert name in done.stdout
-    assert all(one["threads"] == 1 for one in found["machines"].values())
-    for task in found["parts"]["second-task"].values():
+    assert all(machine["threads"] == 1 for machine in results["machines"].values())
+    for task in results["parts"]["second-task"].values():
         assert all(task["package"][part] > 0 for part in ("data", "student", "teacher", "losses", "optimiser"))
         assert all(task["package"][part] > 0 for part in ("imprinting", "herding", "evaluation", "checkpoint"))
         assert {"training", "imprinting", "herding", "class means", "evaluation"} <= task["floor"].keys()
 
 
-def test_the_page_holds_the_results() -> None:
-    """docs/performance.md is written from benchmarks/results.json, and nobody has changed either by hand."""
+def test_page_is_current() -> None:
+    """docs/performance.md is generated from benchmarks/results.json."""
     command = [sys.executable, str(FOLDER / "page.py"), "--check", str(FOLDER / "results.json")]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
-def test_textbook_descends_the_same_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_textbook_loss_is_equal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(FOLDER))
     from textbook import total_loss
 

@@ -1,6 +1,4 @@
-"""A miniature of ImageNet-Subset through the real ResNet-18s at 224 pixels."""
-
-from __future__ import annotations
+"""A small ImageNet-Subset with ResNet-18 at 224 pixels."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +9,10 @@ from PIL import Image
 
 from conftest import Silent, settings_for
 from cscct.data.datasets.folders import subset_wnids
-from cscct.learn.dataset import load_dataset
-from cscct.learn.predict import HEADLINES
+from cscct.features import DEFAULT_PREDICTORS
+from cscct.learn.build import load_dataset
 from cscct.learn.protocol import complete
-from cscct.paper.cells import Request, find, plan_exhibit
+from cscct.paper.cells import Request, find, plan_result
 from cscct.runs.folder import RunFolder
 from cscct.runs.runner import execute
 from cscct.yamltext import parse_override
@@ -22,7 +20,7 @@ from cscct.yamltext import parse_override
 
 @pytest.fixture(scope="module")
 def miniature(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The layout and all the wnids, two JPEGs each to learn from and one to test; one is CMYK, one grey."""
+    """The layout of ImageNet with two training images and one test image per class; one is CMYK, one grey."""
     root = tmp_path_factory.mktemp("imagenet")
     rng = np.random.default_rng(0)
     for number, wnid in enumerate(subset_wnids()):
@@ -56,10 +54,10 @@ def test_two_tasks(method: str, backbone: str, miniature: Path, tmp_path: Path) 
 
 
 def test_one_cell_of_table_2_runs_from_its_plan(miniature: Path, tmp_path: Path) -> None:
-    """All 100 classes and six tasks, with only the epochs, the images a class and their size overridden."""
+    """100 classes in six tasks; only epochs, images per class and their size are overridden."""
     sets = ("train.epochs=1", "data.train_per_class=1", "data.test_per_class=1", "data.transform.size=32")
-    overrides = [parse_override(one) for one in sets]
-    plan = plan_exhibit(find("table2"), Request(seeds=(1,)), tmp_path, overrides)
+    overrides = [parse_override(text) for text in sets]
+    plan = plan_result(find("table2"), Request(seeds=(1,)), tmp_path, overrides)
     wanted = ("lucir+cscct", 50, 10)
     (planned,) = [planned for cell, planned in plan if (cell.method, cell.B, cell.C) == wanted]
     settings = planned.settings.model_copy(update={"runtime": replace(planned.settings.runtime, threads=1)})
@@ -67,4 +65,4 @@ def test_one_cell_of_table_2_runs_from_its_plan(miniature: Path, tmp_path: Path)
     dataset = load_dataset(settings, miniature, print)
     result = execute(complete(settings, dataset), dataset, RunFolder(tmp_path / "run"), Silent(), print)
     assert [len(task["classes"]) for task in result["tasks"]] == [50, 10, 10, 10, 10, 10]
-    assert set(result["summary"]) == set(HEADLINES)
+    assert set(result["summary"]) == set(DEFAULT_PREDICTORS)

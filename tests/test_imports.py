@@ -1,26 +1,30 @@
-"""Imports point one way."""
-
-from __future__ import annotations
+"""Imports follow one direction."""
 
 import ast
 from pathlib import Path
 
 import cscct
+from pages import DOCS, blocks
 
 ROOT = Path(cscct.__file__).parent
 LAYERS = [
-    {"errors", "lazy", "registry", "structs", "specs", "seeding", "streams"},
-    {"losses", "nets", "optim", "data", "memory", "metrics", "predictors", "yamltext"},
-    {"methods"},
-    {"config", "plugins"},
+    {"errors", "jsontext", "lazy", "registry", "structs", "text", "specs", "seeding", "streams"},
+    {"storage"},
+    {"losses", "nets", "optim", "data", "features", "metrics", "yamltext", "plugins"},
+    {"memory", "methods"},
+    {"config", "registration"},
     {"learn"},
     {"runs"},
+    {"progress"},
     {"studies", "classifier"},
     {"analysis"},
-    {"report"},
+    {"reporting"},
     {"paper"},
-    {"api"},
     {"ui"},
+    {"experiments"},
+    {"tuning"},
+    {"api_studies"},
+    {"api"},
     {"cli"},
     {"__main__"},
 ]
@@ -28,9 +32,9 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 
 def imported(path: Path) -> set[str]:
-    """Parts of the package that a file imports, wherever in it the import stands."""
+    """Parts of the package that a file imports."""
     package = path.relative_to(ROOT.parent).with_suffix("").parts[:-1]
-    found = set()
+    parts = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else ()
@@ -40,8 +44,8 @@ def imported(path: Path) -> set[str]:
             names = [tuple(alias.name.split(".")) for alias in node.names]
         else:
             continue
-        found |= {name[1] for name in names if name[0] == "cscct" and len(name) > 1}
-    return found
+        parts |= {name[1] for name in names if name[0] == "cscct" and len(name) > 1}
+    return parts
 
 
 def test_imports_point_one_way() -> None:
@@ -55,6 +59,11 @@ def test_imports_point_one_way() -> None:
                 assert LEVEL[other] < LEVEL[part], f"{path}: {part} must not import {other}"
 
 
-def test_the_parts_of_a_layer_stand_alone() -> None:
+def test_every_module_has_a_layer() -> None:
     seen = {path.relative_to(ROOT).parts[0].removesuffix(".py") for path in ROOT.rglob("*.py")} - {"__init__"}
     assert seen == set(LEVEL)
+
+
+def test_the_architecture_page_shows_the_layers() -> None:
+    (diagram,) = [block for block in blocks(DOCS / "architecture.md", "") if block.startswith("errors, ")]
+    assert [set(layer.split(", ")) for layer in " ".join(diagram.split()).split(" < ")] == LAYERS

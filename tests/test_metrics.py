@@ -22,6 +22,7 @@ def test_vectors() -> None:
             "act": vector("metrics/ACT"),
             "forgetting": vector("metrics/mean_forgetting"),
             "last_accuracy": seen[-1],
+            "harmonic_mean": oracles.harmonic_mean(matrix, sizes),
         },
         abs=1e-6,
     )
@@ -31,25 +32,38 @@ def test_vectors() -> None:
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 3, 6, 11])
-def test_slow_version(tasks: int) -> None:
+def test_reference_implementation(tasks: int) -> None:
     matrix, sizes = random(tasks)
-    given, expected = summarize(matrix, sizes), oracles.summarize(matrix, sizes)
-    assert given.keys() == expected.keys() == Summary.__annotations__.keys()
+    summary, expected = summarize(matrix, sizes), oracles.summarize(matrix, sizes)
+    assert summary.keys() == expected.keys() == Summary.__annotations__.keys()
     for name, value in expected.items():
-        assert given[name] == (None if value is None else pytest.approx(value)), name  # type: ignore[literal-required]
+        assert summary[name] == (None if value is None else pytest.approx(value)), name  # type: ignore[literal-required]
 
 
-def test_one_task_has_no_past() -> None:
+def test_single_task() -> None:
     assert summarize([[80.0]], [10]) == {
         "average_incremental_accuracy": 80.0,
         "apt": None,
         "act": 80.0,
         "forgetting": None,
         "last_accuracy": 80.0,
+        "harmonic_mean": None,
     }
 
 
-def test_sizes_weigh_images_but_not_tasks() -> None:
+def test_harmonic_mean_shows_who_pays() -> None:
+    """Two runs with the same average incremental accuracy; one of them has lost its old classes."""
+    balanced, forgetful = (summarize([[100.0], row], [10, 10]) for row in ([50.0, 50.0], [0.0, 100.0]))
+    assert balanced["average_incremental_accuracy"] == forgetful["average_incremental_accuracy"]
+    assert (balanced["harmonic_mean"], forgetful["harmonic_mean"]) == (50.0, 0.0)
+    assert summarize([[100.0], [0.0, 0.0]], [10, 10])["harmonic_mean"] == 0.0
+    # All old images have the same weight, whatever their task.
+    assert summarize([[9.0], [9.0, 9.0], [90.0, 30.0, 60.0]], [30, 10, 5])["harmonic_mean"] == pytest.approx(
+        (9 + 2 * 75 * 60 / 135) / 2
+    )
+
+
+def test_task_sizes_weight_images() -> None:
     matrix, sizes = random(5)
     once, hundredfold = summarize(matrix, sizes), summarize(matrix, [100 * size for size in sizes])
     assert hundredfold == pytest.approx(once)
@@ -60,12 +74,7 @@ def test_sizes_weigh_images_but_not_tasks() -> None:
     assert other["last_accuracy"] != pytest.approx(once["last_accuracy"])
 
 
-def test_forgetting_may_be_negative() -> None:
-    """A task that got better later counts as such."""
-    assert summarize([[50.0], [60.0, 70.0]], [1, 1])["forgetting"] == -10
-
-
-def test_a_run_under_way_has_fewer_rows_than_tasks() -> None:
+def test_unfinished_run() -> None:
     matrix, sizes = random(3)
     assert summarize(matrix, [*sizes, 7, 7]) == summarize(matrix, sizes)
 
@@ -73,11 +82,11 @@ def test_a_run_under_way_has_fewer_rows_than_tasks() -> None:
 @pytest.mark.parametrize(
     ("matrix", "sizes", "message"),
     [
-        ([], [], "no row: no task has been learned"),
-        ([[1.0], [1.0]], [1, 1], "row 1 of the accuracy matrix must hold 2 accuracies, not 1"),
-        ([[1.0, 2.0]], [1, 1], "row 0 of the accuracy matrix must hold 1 accuracies, not 2"),
-        ([[1.0], [1.0, 2.0]], [1], "at least 1, for each of the 2 tasks"),
-        ([[1.0]], [0], "task_sizes must give test images, at least 1"),
+        ([], [], "is empty: no task has been learned"),
+        ([[1.0], [1.0]], [1, 1], "row 1 of the accuracy matrix must have 2 accuracies, not 1"),
+        ([[1.0, 2.0]], [1, 1], "row 0 of the accuracy matrix must have 1 accuracies, not 2"),
+        ([[1.0], [1.0, 2.0]], [1], "test images for each of the 2 tasks"),
+        ([[1.0]], [0], "task_sizes must have a positive number"),
     ],
 )
 def test_wrong_arguments(matrix: list[list[float]], sizes: list[int], message: str) -> None:

@@ -1,7 +1,4 @@
-"""The wheel, installed somewhere else, is whole: presets and data are inside. What is imported is declared, and the
-lowest versions declared are those that `make test-lowest` installs."""
-
-from __future__ import annotations
+"""The installed wheel is complete, imports are declared, and the lowest versions are those of `make test-lowest`."""
 
 import ast
 import json
@@ -19,7 +16,18 @@ from packaging.version import Version
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS = PYPROJECT["project"]["optional-dependencies"]
-TESTED = {"ray", "tensorboard", "pretrained", "onnx", "serve", "test"}  # with the lowest versions
+TESTED = {
+    "ray",
+    "tensorboard",
+    "pretrained",
+    "onnx",
+    "serve",
+    "heif",
+    "video",
+    "pandas",
+    "tune",
+    "test",
+}  # with the lowest versions
 DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}  # where the names differ
 
 
@@ -38,15 +46,15 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_installed_command_runs_from_an_empty_folder(installed: Path, tmp_path: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(installed), "OMP_NUM_THREADS": "1"}
 
-    def call(*words: str) -> str:
-        command = [sys.executable, str(installed / "bin" / "cscct"), *words]
+    def call(*arguments: str) -> str:
+        command = [sys.executable, str(installed / "bin" / "cscct"), *arguments]
         return subprocess.run(command, cwd=tmp_path, env=env, check=True, capture_output=True, text=True).stdout
 
     where = [sys.executable, "-c", "import cscct; print(cscct.__file__)"]
     assert str(installed) in subprocess.run(where, cwd=tmp_path, env=env, capture_output=True, text=True).stdout
     assert "lucir" in call("list")
-    words = ("--set", "train.epochs=1", "--threads", "1", "--json")
-    assert json.loads(call("run", "podnet+cscct", "digits", *words))["status"] == "finished"
+    arguments = ("--set", "train.epochs=1", "--threads", "1", "--json")
+    assert json.loads(call("run", "podnet+cscct", "digits", *arguments))["status"] == "finished"
     inside = {str(path.relative_to(installed)) for path in (installed / "cscct").rglob("*")}
     assert {"cscct/py.typed", "cscct/data/datasets/imagenet_subset_wnids.txt"} <= inside
     assert {
@@ -60,33 +68,36 @@ def distributions(requirements: list[str]) -> set[str]:
 
 
 def imported(path: Path) -> set[str]:
-    """Top-level modules that a file imports, wherever in it the import stands."""
-    found = set()
+    """Top-level modules that a file imports."""
+    modules = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level:
-            found.add(str(node.module))
-    return {name.split(".")[0] for name in found}
+            modules.add(str(node.module))
+    return {name.split(".")[0] for name in modules}
 
 
-def test_what_is_imported_is_declared_and_what_is_declared_imported() -> None:
+def test_imports_match_the_dependencies() -> None:
     files = list((ROOT / "src" / "cscct").rglob("*.py"))
     assert len(files) > 40
     modules = set().union(*map(imported, files)) - sys.stdlib_module_names - {"cscct"}
     used = {canonicalize_name(DISTRIBUTIONS.get(name, name)) for name in modules}
-    # Imported where they are used; tensorboard, onnx and onnxscript are imported by torch, and timm is the user's own.
-    optional = distributions(EXTRAS["ray"]) | distributions(EXTRAS["serve"]) | {"onnxruntime", "timm"}
+    # Imported where they are used. tensorboard, onnx and onnxscript are imported by torch; timm installs the others.
+    optional = {"onnxruntime", "timm", "torchvision", "huggingface-hub", "datasets"}.union(
+        *(distributions(EXTRAS[extra]) for extra in ("ray", "serve", "heif", "video", "pandas", "tune"))
+    )
     assert used == distributions(PYPROJECT["project"]["dependencies"]) | optional
 
 
-def test_the_lowest_versions_are_those_that_are_tested() -> None:
+def test_lowest_versions_are_pinned() -> None:
     declared = [*PYPROJECT["build-system"]["requires"], *PYPROJECT["project"]["dependencies"]]
     declared += [line for extra in sorted(TESTED) for line in EXTRAS[extra]]
-    assert set(EXTRAS) == TESTED | {"fuzz", "lint", "docs", "dev"}  # a new one is to be tested too
+    others = {"timm", "hf", "wandb", "mlflow", "fuzz", "lint", "docs", "release", "dev"}
+    assert set(EXTRAS) == TESTED | others  # a new one is to be tested too
     lines = (line.partition("#")[0].strip() for line in (ROOT / "constraints-lowest.txt").read_text().splitlines())
     pins = {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in lines if line}
     for requirement in map(Requirement, declared):
-        assert [one.operator for one in requirement.specifier] == [">="], requirement
+        assert [bound.operator for bound in requirement.specifier] == [">="], requirement
         (bound,) = requirement.specifier
         assert Version(pins[canonicalize_name(requirement.name)]) == Version(bound.version), requirement

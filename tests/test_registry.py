@@ -1,6 +1,4 @@
-"""Parts by name: known without importing them, and open to plugins."""
-
-from __future__ import annotations
+"""Registries: names without imports, and registration by plugins."""
 
 import subprocess
 import sys
@@ -35,12 +33,29 @@ def test_parts_are_added_once() -> None:
     assert dict(registry) == {"pi": 3}
 
 
+def test_summaries_are_known_without_an_import() -> None:
+    registry: Registry[object] = Registry("thing", {"absent": "no_such_module:x"}, summaries={"absent": "not here"})
+    assert registry.summary("absent") == "not here"
+
+    @registry.register("mine")
+    def part() -> None:
+        """First line.
+
+        Second line.
+        """
+
+    assert registry.summary("mine") == "First line."
+    registry["absent"] = part  # replaced by a plugin: the summary is that of the new part
+    assert registry.summary("absent") == "First line."
+
+
 def test_names_are_checked_without_torch() -> None:
     code = """
 import sys
 from cscct.config import resolve
 from cscct.yamltext import parse_override
-words = ["network.head=linear", "network.imprint=none", "memory.herding=icarl", "train.optimizer=adamw"]
+words = ["network.head=linear", "network.imprint=none", "memory.herding=icarl", "train.optimizer=RMSprop"]
+words += ["train.optimizer_options={alpha: 0.9, centered: true}"]
 for method in ("lucir", "wa", "bic+cscct", "er-ace", "der+++cscct"):
     resolve(method, "cifar100", overrides=[parse_override(word) for word in words])
 print("torch" in sys.modules)

@@ -1,6 +1,4 @@
-"""YAML that a user gives ends in settings or in a sentence, whatever it holds."""
-
-from __future__ import annotations
+"""YAML is parsed or rejected with a message."""
 
 import random
 from contextlib import suppress
@@ -10,18 +8,18 @@ import pytest
 
 from cscct.config import resolve
 from cscct.errors import UserError
-from cscct.yamltext import parse_override, parse_yaml, read_config
+from cscct.yamltext import flatten, nested, parse_override, parse_yaml, read_config
 
 LAUGHS = "a0: &a0 [ha]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 10))
 MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}\n" for i in range(1, 10))
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (LAUGHS, "aliases repeat more than 1000 values"),
         (MERGES, "aliases repeat more than 1000 values"),
-        ("a: &a [*a]", "the alias *a stands inside of what it repeats"),
+        ("a: &a [*a]", "the alias *a is inside its own anchor"),
         ("a: " + "[" * 60 + "]" * 60, "nested deeper than 50 levels"),
         ("a: " + "[" * 100_000, "nest"),
         ("a: " + "{a: " * 900, "not valid YAML"),
@@ -35,11 +33,11 @@ MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 
         ("n: 0x" + "f" * 5000, "more than 64 bits"),
         ("n: !!python/object/apply:os.system [ls]", "could not determine a constructor"),
         ("n: !mine 1", "could not determine a constructor"),
-        (".nan: 1", "the key nan is not a name"),
-        ("2020-01-01: 1", "the key 2020-01-01 is not a name"),
-        ("on: 1", "the key True is not a name"),
-        ("{a: 1, a: 2}", "the key 'a' stands twice"),
-        ("? [a, b]\n: 1", "is not a name"),
+        (".nan: 1", "the key nan is not a string"),
+        ("2020-01-01: 1", "the key 2020-01-01 is not a string"),
+        ("on: 1", "the key True is not a string"),
+        ("{a: 1, a: 2}", "the key 'a' is repeated"),
+        ("? [a, b]\n: 1", "is not a string"),
         ("a: \0", "not valid YAML"),
         ("a: \udce9", "not valid UTF-8"),
         ("a: *b", "undefined alias"),
@@ -48,16 +46,16 @@ MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 
     ],
     ids=lambda value: value[:24].encode("ascii", "backslashreplace").decode(),
 )
-def test_what_cannot_be_settings_is_told(text: str, said: str) -> None:
+def test_invalid_yaml(text: str, message: str) -> None:
     with pytest.raises(UserError) as caught:
         parse_yaml(text, "study.yaml")
     sentence = str(caught.value)
     assert sentence.startswith("study.yaml ")
-    assert said in sentence
+    assert message in sentence
     assert len(sentence) < 300
 
 
-def test_a_few_aliases_are_fine() -> None:
+def test_few_aliases() -> None:
     text = "one: &one {train.epochs: 1}\ntwo: {<<: *one, seed: 2}\nseeds: &seeds [1, 2]\nmore: *seeds"
     assert parse_yaml(text, "x")["two"] == {"train.epochs": 1, "seed": 2}
     assert len(parse_yaml("order: [" + ", ".join(map(str, range(5000))) + "]", "x")["order"]) == 5000
@@ -71,65 +69,15 @@ def test_files_are_utf8_whatever_the_locale(tmp_path: Path) -> None:
         read_config(tmp_path / "c.yaml")
 
 
-PIECES = (
-    *("train", "epochs", "loss", "ct", "seed", "data", "order", "protocol", "base", "network", "method", "null", "csc"),
-    *(
-        ": ",
-        ": ",
-        ": ",
-        "\n",
-        "\n  ",
-        "- ",
-        ", ",
-        "[",
-        "]",
-        "{",
-        "}",
-        "&a ",
-        "*a",
-        "<<: ",
-        "? ",
-        "!!int ",
-        "!!set ",
-        "!!",
-    ),
-    *(
-        "1",
-        "-3",
-        "1e3",
-        ".inf",
-        ".nan",
-        "1e999",
-        "0o7",
-        "1:30",
-        "2020-01-01",
-        "yes",
-        "'",
-        '"',
-        "|\n",
-        "#",
-        "%",
-        "é",
-        "\t",
-    ),
-    *(
-        "!!binary ",
-        "!!omap ",
-        "!!pairs ",
-        "!!timestamp ",
-        "!!float ",
-        "!!python/name:os ",
-        "~",
-        "...",
-        "---\n",
-        "\\",
-        "@",
-    ),
-)
+NAMES = ("train", "epochs", "loss", "ct", "seed", "data", "order", "protocol", "base", "network", "method", "null")
+TAGS = ("!!int", "!!set", "!!", "!!binary", "!!omap", "!!pairs", "!!timestamp", "!!float", "!!python/name:os")
+VALUES = ("1", "-3", "1e3", ".inf", ".nan", "1e999", "0o7", "1:30", "2020-01-01", "yes", "é", "...", "---\n", "|\n")
+SIGNS = (*[": "] * 3, "\n", "\n  ", "- ", ", ", *"[]{}~'\"#%\t\\@", "&a ", "*a", "<<: ", "? ")
+PIECES = (*NAMES, *(f"{tag} " for tag in TAGS), *VALUES, *SIGNS)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_text_ends_in_settings_or_a_sentence(seed: int) -> None:
+def test_random_text(seed: int) -> None:
     rng = random.Random(seed)
     accepted = 0
     for _ in range(1500):
@@ -137,7 +85,7 @@ def test_random_text_ends_in_settings_or_a_sentence(seed: int) -> None:
         with suppress(UserError):
             parse_override(f"train={text}")
         with suppress(UserError):
-            raw = parse_yaml(text if rng.random() < 0.3 else f"{rng.choice(PIECES[:13])}: {text}", "x")
+            raw = parse_yaml(text if rng.random() < 0.3 else f"{rng.choice(NAMES)}: {text}", "x")
             accepted += 1
             resolve("lucir+cscct", "digits", config=raw)
     assert accepted > 50
@@ -146,3 +94,13 @@ def test_random_text_ends_in_settings_or_a_sentence(seed: int) -> None:
 def test_a_name_of_very_many_parts_is_refused() -> None:
     with pytest.raises(UserError, match="at most 50 parts"):
         parse_override(".".join(["a"] * 3000) + "=1")
+
+
+def test_flatten_is_the_inverse_of_nested() -> None:
+    assert nested("train.schedule.kind", "cosine") == {"train": {"schedule": {"kind": "cosine"}}}
+    assert flatten({"seed": 1, "train": {"lr": 0.1, "schedule": {"milestones": [1]}}, "finetune": None}) == {
+        "seed": 1,
+        "train.lr": 0.1,
+        "train.schedule.milestones": [1],
+        "finetune": None,
+    }

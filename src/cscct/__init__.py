@@ -17,44 +17,55 @@ from .lazy import lazy_exports
 if TYPE_CHECKING:
     from .analysis.tables import ResultsTable as ResultsTable
     from .api import Run as Run
-    from .api import compare as compare
     from .api import load as load
-    from .api import register_backbone as register_backbone
-    from .api import register_dataset as register_dataset
-    from .api import register_loss as register_loss
-    from .api import register_method as register_method
     from .api import resume as resume
     from .api import run as run
+    from .api_studies import compare as compare
+    from .api_studies import report as report
+    from .api_studies import reproduce as reproduce
+    from .api_studies import sweep as sweep
+    from .api_studies import tune as tune
     from .classifier.estimator import IncrementalClassifier as IncrementalClassifier
     from .data.base import Dataset as Dataset
     from .data.datasets.arrays import save_arrays as save_arrays
     from .errors import RunFailed as RunFailed
     from .errors import UserError as UserError
+    from .registration import register_after_task as register_after_task
+    from .registration import register_augmentation as register_augmentation
+    from .registration import register_backbone as register_backbone
+    from .registration import register_dataset as register_dataset
+    from .registration import register_extension as register_extension
+    from .registration import register_head as register_head
+    from .registration import register_herding as register_herding
+    from .registration import register_imprint as register_imprint
+    from .registration import register_loss as register_loss
+    from .registration import register_method as register_method
+    from .registration import register_optimizer as register_optimizer
+    from .registration import register_predictor as register_predictor
+    from .registration import register_sampler as register_sampler
+    from .registration import register_stored_target as register_stored_target
+    from .registration import register_weight_scaling as register_weight_scaling
     from .runs.listeners import Listener as Listener
-    from .runs.model import TrainedModel as TrainedModel
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
-_HOMES = {
-    "Dataset": "data.base",
-    "IncrementalClassifier": "classifier.estimator",
-    "Listener": "runs.listeners",
-    "ResultsTable": "analysis.tables",
-    "Run": "api",
-    "RunFailed": "errors",
-    "TrainedModel": "runs.model",
-    "UserError": "errors",
-    "compare": "api",
-    "load": "api",
-    "register_backbone": "api",
-    "register_dataset": "api",
-    "register_loss": "api",
-    "register_method": "api",
-    "resume": "api",
-    "run": "api",
-    "save_arrays": "data.datasets.arrays",
+_PARTS = (
+    "after_task augmentation backbone dataset extension head herding imprint loss method optimizer predictor "
+    "sampler stored_target weight_scaling"
+)
+_NAMES = {
+    "analysis.tables": ("ResultsTable",),
+    "api": ("Run", "load", "resume", "run"),
+    "api_studies": ("compare", "report", "reproduce", "sweep", "tune"),
+    "classifier.estimator": ("IncrementalClassifier",),
+    "data.base": ("Dataset",),
+    "data.datasets.arrays": ("save_arrays",),
+    "errors": ("RunFailed", "UserError"),
+    "registration": tuple(f"register_{part}" for part in _PARTS.split()),
+    "runs.listeners": ("Listener",),
 }
-__all__ = list(_HOMES)
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
+__all__ = sorted(_HOMES)
 __getattr__ = lazy_exports(__name__, _HOMES)
 
 

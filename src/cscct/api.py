@@ -1,61 +1,37 @@
-"""What people use from Python. The command line calls the same functions."""
+"""The Python API. The command line calls the same functions, or `cscct.experiments` below them."""
 
 from __future__ import annotations
 
-import operator
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .config import ABBREVIATIONS, Settings, resolve
+from .config import resolve
 from .data import Dataset
-from .data.datasets.arrays import NAME as ARRAYS
-from .data.datasets.arrays import save_arrays
-from .data.registry import Progress, no_progress
-from .data.registry import register as register_dataset
-from .errors import UserError, Warn
-from .losses import register as register_loss
-from .methods import register as register_method
+from .errors import UserError
+from .experiments import Hooks, dataset_name, layers, optional_path, run_settings
 from .nets.custom import use_backbone
-from .nets.registries import register_backbone
 from .plugins import load_plugins
-from .runs.files import unused_path
-from .runs.first_tasks import FirstTaskCache
+from .progress import Display, display_mode
 from .runs.folder import RunFolder
-from .runs.listeners import Listener, Listeners
-from .runs.model import TrainedModel, load_model
-from .yamltext import Raw, nested
+from .runs.listeners import Listeners
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from torch import nn
 
-    from .analysis.tables import ResultsTable
     from .classifier.estimator import IncrementalClassifier
-    from .runs.runner import Stop
-
-__all__ = [
-    "Run",
-    "compare",
-    "load",
-    "register_backbone",
-    "register_dataset",
-    "register_loss",
-    "register_method",
-    "resume",
-    "run",
-]
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run that is finished.
+    """A finished run.
 
     Attributes:
-        path: Its folder.
-        result: What its `result.json` holds; all accuracies are percent.
+        path: Folder of the run.
+        result: Content of `result.json`. All accuracies are percent.
     """
 
     path: Path
@@ -63,19 +39,26 @@ class Run:
 
     @property
     def summary(self) -> dict[str, float | None]:
-        """Average incremental and last accuracy, APT, ACT and forgetting of the method's own prediction."""
-        found: dict[str, float | None] = self.result["summary"][self.result["headline"]]
-        return found
+        """Average incremental and last accuracy, harmonic mean of old and new classes, APT, ACT and forgetting."""
+        metrics: dict[str, float | None] = self.result["summary"][self.result["headline"]]
+        return metrics
 
     def curve(self, ax: Axes | None = None) -> Axes:
-        """Draw the accuracy on all classes seen after each task, into `ax` or a new figure."""
-        from .report.curves import plot_run
+        """Plot the accuracy on all classes seen so far after each task.
+
+        Args:
+            ax: Axes to draw into; by default those of a new figure.
+
+        Returns:
+            The axes.
+        """
+        from .analysis.plots import plot_run
 
         return plot_run(self.path, ax)
 
-    def load(self) -> TrainedModel:
-        """The trained model; the same as `cscct.load(run.path)`."""
-        return load_model(self.path)
+    def load(self) -> IncrementalClassifier:
+        """Load the trained model, as `cscct.load(run.path)` does."""
+        return load(self.path)
 
     def __repr__(self) -> str:
         average = self.summary["average_incremental_accuracy"]
@@ -91,35 +74,43 @@ def run(
     out: str | Path | None = None,
     data_dir: str | Path | None = None,
     recipe: str | None = None,
-    listeners: Sequence[Listener] = (),
+    listeners: Sequence[object] = (),
     backbone: nn.Module | Callable[[int], nn.Module] | None = None,
+    quiet: bool = False,
 ) -> Run:
-    """One experiment: a method learns a dataset, task by task. The same run as `cscct run`, with the same folder.
+    """Train a method on a dataset, task by task. The result is the same as with `cscct run`.
 
     Args:
-        method: A base with or without additions, as in `lucir+cscct`.
-        dataset: A name, or a `Dataset` of your own.
-        seed: Decides everything random.
-        settings: As `--set` takes them, `{"train.epochs": 5}`; `B` and `C` for `protocol.base` and `protocol.step`.
-        out: The folder of the run; by default a new one in `runs/`. One that holds a run with the same settings is
-            continued, or only read if it is finished.
-        data_dir: The dataset's folder or its parent; by default `$CSCCT_DATA`, else the user's cache folder.
-        recipe: `released` (default) or `printed`.
-        listeners: Callbacks; see `Listener`.
-        backbone: A module of your own, or a function of the images' channels that builds one, instead of
-            `network.backbone`. It gives features (k, d), maps (k, c, h, w), one for each stage, or a pair of both.
+        method: Name of a method with optional additions, such as `lucir+cscct`.
+        dataset: Name of a dataset, or a `Dataset`.
+        seed: Seed of all random numbers.
+        settings: Settings by dotted name, such as `{"train.epochs": 5}`. `B` and `C` are short for `protocol.base` and
+            `protocol.step`.
+        out: Folder of the run; by default a new folder in `runs/`. If it contains a run with the same settings, that
+            run is continued, or only read if it is finished.
+        data_dir: Folder of the dataset or its parent; by default `$CSCCT_DATA`, else the user's cache folder.
+        recipe: Hyperparameters: `released` (default) or `printed`.
+        listeners: Objects with some of the methods of `Listener`.
+        backbone: Module, or function from the number of image channels to a module, that replaces `network.backbone`.
+            It returns features (k, d), a tuple of feature maps (k, c, h, w) with one per stage, or both as a pair.
+        quiet: Display no progress. Progress is only displayed in terminals and notebooks.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        UserError: If an argument is invalid, the data is missing, or `out` contains a different run.
+        RunFailed: If training fails, for example because a loss is not finite.
     """
     load_plugins()
-    overrides = [*layers(settings or {}), {"seed": seed}]
+    overrides = [*layers(settings), {"seed": seed}]
     if backbone is not None:
         overrides.append({"network": {"backbone": use_backbone(backbone)}})
-    chosen = resolve(method, _name(dataset), recipe=recipe, overrides=overrides)
-    return run_settings(
-        chosen,
-        dataset if isinstance(dataset, Dataset) else None,
-        out=Path(out) if out is not None else None,
-        data_dir=Path(data_dir) if data_dir is not None else None,
-        listener=Listeners(listeners),
+    resolved = resolve(method, dataset_name(dataset), recipe=recipe, overrides=overrides)
+    in_memory = dataset if isinstance(dataset, Dataset) else None
+    hooks = Hooks(display_mode(quiet), listeners)
+    return Run(
+        *run_settings(resolved, in_memory, out=optional_path(out), data_dir=optional_path(data_dir), hooks=hooks)
     )
 
 
@@ -128,158 +119,90 @@ def resume(
     *,
     dataset: Dataset | None = None,
     data_dir: str | Path | None = None,
-    listeners: Sequence[Listener] = (),
+    listeners: Sequence[object] = (),
     backbone: nn.Module | Callable[[int], nn.Module] | None = None,
+    plugins: Sequence[str | Path] = (),
+    devices: int | None = None,
+    nodes: int | None = None,
+    quiet: bool = False,
+    hooks: Hooks | None = None,
 ) -> Run:
-    """Go on with a run that was stopped, as if nothing had happened; a finished one is only read.
+    """Continue a run that was interrupted. The result is identical to that of an uninterrupted run.
 
     Args:
-        run_dir: The folder of the run.
-        dataset: As it was given to `run`, for a run with a `Dataset` of your own.
-        data_dir: By default where the data was when the run began.
-        listeners: Callbacks; see `Listener`.
-        backbone: As it was given to `run`, for a run with one.
+        run_dir: Folder of the run. The result of a finished run is only read.
+        dataset: The `Dataset` that was passed to `run`, if it was not a name.
+        data_dir: Folder of the dataset; by default the folder used before the interruption.
+        listeners: Objects with some of the methods of `Listener`.
+        backbone: The backbone that was passed to `run`, if any.
+        plugins: Plugin files of the run.
+        devices: Number of processes on each machine; by default that of the run.
+        nodes: Number of machines; by default that of the run.
+        quiet: Display no progress.
+        hooks: Used by the command line instead of `listeners` and `quiet`.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        UserError: If the folder contains no run, or the data or a plugin of the run is missing.
+        RunFailed: If training fails.
     """
-    load_plugins()
+    files = [Path(file) for file in plugins]
+    load_plugins(files)
     if backbone is not None:
         use_backbone(backbone)
+    hooks = hooks or Hooks(display_mode(quiet), listeners)
     folder = RunFolder(Path(run_dir))
-    finished = finished_run(folder)
-    if finished is not None:
-        return finished
-    data = Path(data_dir) if data_dir is not None else folder.origin()[0]
-    return run_settings(folder.settings(), dataset, out=folder.path, data_dir=data, listener=Listeners(listeners))
-
-
-def finished_run(folder: RunFolder) -> Run | None:
-    """The run in a folder, if it is finished; its data is not needed."""
-    folder.config()  # raises if there is no run
+    folder.config()  # raises if the folder contains no run
     result = folder.result()
-    if result.get("status") != "finished":
-        return None
-    folder.clear_stale_checkpoints()
-    return Run(folder.path, result)
-
-
-def run_settings(
-    settings: Settings,
-    dataset: Dataset | None = None,
-    *,
-    out: Path | None = None,
-    data_dir: Path | None = None,
-    plugins: Sequence[Path] = (),
-    listener: Listener | None = None,
-    warn: Warn = warnings.warn,
-    progress: Progress = no_progress,
-    first_tasks: FirstTaskCache | None = None,
-    stop: Stop | None = None,
-) -> Run:
-    """Carry out resolved settings. dataset: by default loaded as the settings say, with `progress` told of it."""
-    from .learn.dataset import load_dataset
-    from .runs.runner import execute, never
-
-    name = f"{settings.method}-{settings.dataset}-seed{settings.seed}"
-    folder = RunFolder(out if out is not None else unused_path(Path("runs"), name))
-    folder.check_usable()  # before the data is read
-    data = dataset if dataset is not None else load_dataset(settings, data_dir, warn, progress)
-    result = execute(settings, data, folder, listener, warn, first_tasks, stop or never, (data_dir, plugins))
-    return Run(folder.path, result)
-
-
-def compare(
-    methods: Sequence[str],
-    dataset: str | Dataset,
-    *,
-    seeds: Iterable[int] = (1, 2, 3),
-    settings: Mapping[str, Any] | None = None,
-    jobs: int = 1,
-    out: str | Path | None = None,
-    data_dir: str | Path | None = None,
-    recipe: str | None = None,
-    listeners: Sequence[Listener] = (),
-) -> ResultsTable:
-    """Several methods on the same seeds: means, deviations, and differences paired by seed with their 95 % interval.
-
-    The same as `cscct compare`. A method with additions is compared with its base if that is among the methods, any
-    other with the first.
-
-    Args:
-        methods: Two or more, as in `["lucir", "lucir+cscct"]`.
-        dataset: A name, or a `Dataset` of your own.
-        seeds: Each method is run with each of them.
-        settings: As `--set` takes them.
-        jobs: Runs at a time, each in a process of its own, which knows built-in methods and installed plugins only. 1
-            runs them here, one after another, where `listeners` are told of them.
-        out: By default a new folder in `runs/`; runs in it that are finished are only read.
-        data_dir: The dataset's folder or its parent.
-        recipe: `released` (default) or `printed`.
-        listeners: Callbacks; see `Listener`.
-    """
-    from .report.comparison import write_comparison
-    from .studies.datasets import DatasetCache
-    from .studies.execution import ExecutionOptions, carry_out
-    from .studies.grid import plan_comparison
-    from .studies.plan import complete_plan
-
-    if isinstance(methods, str) or jobs < 1:
-        raise UserError("methods is a list of two or more methods, and jobs a number from 1 on.")
-    load_plugins()
-    name, numbers, overrides = _name(dataset), [operator.index(seed) for seed in seeds], layers(settings or {})
-    folder = Path(out) if out is not None else unused_path(Path("runs"), f"compare-{name}")
-    plan = plan_comparison(methods, name, numbers, folder, recipe=recipe, overrides=overrides)
-    data = Path(data_dir) if data_dir is not None else None
-    if isinstance(dataset, Dataset) and jobs > 1:  # other processes read it from a file
-        data = folder / "data"
-        save_arrays(dataset, data)
-    given = {name: dataset} if isinstance(dataset, Dataset) else {}
-    datasets = DatasetCache(data, warnings.warn, given=given)
-    options = ExecutionOptions(jobs=jobs, in_process=True)
-    plan = complete_plan(plan, datasets, options.threads)
-    status = carry_out(plan, options, datasets, listener=Listeners(listeners))
-    table = write_comparison(plan, folder)[0]
-    status.raise_for_failures()
-    return table
+    if result.get("status") == "finished":  # the data is not needed
+        folder.clear_stale_checkpoints()
+        Listeners([Display(hooks.mode), *hooks.listeners]).found_finished(result, folder.path)
+        return Run(folder.path, result)
+    recorded_dir, recorded_plugins = folder.origin()
+    try:
+        stored = folder.settings()
+    except UserError as error:
+        if not recorded_plugins or files:
+            raise
+        # Plugins are code, so they are never loaded without a request.
+        flags = " ".join(f"--plugin {path}" for path in recorded_plugins)
+        raise UserError(f"{error} The run was started with {flags}: specify the same plugins again.") from error
+    runtime = stored.runtime
+    runtime = replace(runtime, devices=devices or runtime.devices, nodes=nodes or runtime.nodes)
+    stored = stored.model_copy(update={"runtime": runtime})
+    data = optional_path(data_dir) or recorded_dir
+    return Run(*run_settings(stored, dataset, out=folder.path, data_dir=data, plugins=files, hooks=hooks))
 
 
 def load(
     path: str | Path,
     *,
-    prediction: str | None = None,
+    predictor: str | None = None,
+    version: int | None = None,
     device: str = "auto",
     backbone: nn.Module | Callable[[int], nn.Module] | None = None,
-) -> TrainedModel | IncrementalClassifier:
-    """The trained model of a run, or the classifier in a model folder; the data is not needed.
+    prediction: str | None = None,
+) -> IncrementalClassifier:
+    """Load a model: from a model folder, or from the folder of a finished run. The data is not needed.
 
     Args:
-        path: The folder of a finished run, or a model folder that `cscct learn` or `IncrementalClassifier.save` made.
-        prediction: Of a run: `classifier`, `nme` (nearest mean of exemplars), `lda` or `ridge` (fitted to the features
-            of exemplars); by default the one that the method stands for.
+        path: A run folder, or a model folder that `cscct learn` or `IncrementalClassifier.save` wrote.
+        predictor: For the model of a run: `classifier`, `nme` (nearest mean of exemplars), `lda` or `ridge`. Default:
+            the predictor of the method.
+        version: Version of the model; 0 is that of the run itself. Default: the current one.
         device: `auto`, `cpu`, `cuda` or `mps`.
-        backbone: As it was given to `run`, for a run with one; its weights come from the folder.
-    """
-    from torch import nn
+        backbone: The module (or factory) that the model was made with; its weights come from the folder.
+        prediction: Deprecated name of `predictor`.
 
-    from .classifier.store import ModelFolder, is_model_folder
+    Returns:
+        The model, which predicts and can keep learning.
+    """
+    from .classifier.store import ModelFolder
 
     load_plugins()
-    if is_model_folder(path):
-        if prediction is not None:
-            raise UserError("prediction is a choice for runs; a model folder has its own predictor.")
-        module = backbone if backbone is None or isinstance(backbone, nn.Module) else backbone(3)
-        return ModelFolder(path).load(backbone=module, device=device)
-    name = use_backbone(backbone) if backbone is not None else None
-    return load_model(path, prediction=prediction, device=device, backbone=name)
-
-
-def _name(dataset: str | Dataset) -> str:
-    """What the settings call a dataset; those in memory have one name for all."""
-    if not isinstance(dataset, str | Dataset):
-        raise UserError("dataset is a name, or a cscct.Dataset (Dataset.from_arrays makes one of arrays).")
-    return dataset if isinstance(dataset, str) else ARRAYS
-
-
-def layers(settings: Mapping[str, Any]) -> list[Raw]:
-    """`{"train.epochs": 5}` as layers of settings."""
-    if "seed" in settings:
-        raise UserError("The seed is an argument of its own (seed=1, or seeds=[1, 2] of a comparison), not a setting.")
-    return [nested(ABBREVIATIONS.get(key, key), value) for key, value in settings.items()]
+    if prediction is not None:
+        warnings.warn(f"prediction= is deprecated: write predictor={prediction!r}.", FutureWarning, stacklevel=2)
+        predictor = predictor or prediction
+    return ModelFolder(path).load(version, predictor=predictor, backbone=backbone, device=device)

@@ -1,28 +1,54 @@
-"""The ways a command can end other than well, each with its exit code.
+"""Exceptions with a message for the user, the exit codes of commands that raise them, and installation hints.
 
-Every message is a sentence for the person at the terminal: what is wrong, and what to do about it.
+Every message says what is wrong and what to do.
 """
 
 from collections.abc import Callable
 
-Warn = Callable[[str], None]  # takes a sentence for the person at the terminal
+Warn = Callable[[str], None]  # called with a message for the user
 
 
 class UserError(Exception):
-    """The request cannot be carried out as given: exit 2, nothing written."""
+    """The input of the user is invalid. Exit code 2; nothing has been written."""
 
 
 class DamagedRun(UserError):
-    """A file of a run folder does not hold what was written to it. In a study, the other runs go on."""
+    """A file of a run folder is damaged. In a study, the other runs continue."""
 
 
 class FolderInUse(UserError):
-    """Another process works in the folder."""
+    """Another process uses the folder."""
+
+
+class UnreadableImage(UserError):
+    """An image cannot be read.
+
+    Args:
+        image: How messages name the image, for example `The image cat.jpg`.
+        reason: Why, as the end of a sentence.
+    """
+
+    def __init__(self, image: str, reason: str):
+        super().__init__(f"{image} cannot be read: {reason}.")
+        self.reason = reason
 
 
 class RunFailed(Exception):
-    """The request was right but the work could not go on: exit 1, what was finished stays."""
+    """The input is valid but the work failed. Exit code 1; finished results are kept."""
 
 
 class Interrupted(Exception):
-    """Stopped on request, after a checkpoint or before training: exit 130."""
+    """The run was stopped by the user, after a checkpoint or before training. Exit code 130."""
+
+
+def install_hint(extra: str) -> str:
+    """Return the commands that install an optional dependency, from a package index and in a clone.
+
+    Args:
+        extra: Name of an extra in pyproject.toml, such as `serve`.
+
+    Example:
+        >>> install_hint("serve")
+        "pip install 'cscct[serve]', or in a clone: pip install -e '.[serve]'"
+    """
+    return f"pip install 'cscct[{extra}]', or in a clone: pip install -e '.[{extra}]'"

@@ -1,6 +1,6 @@
-"""Names and modules that are imported when they are asked for.
+"""Lazy imports of names and modules.
 
-Importing torch takes longer than planning a hundred runs, so what only reads settings must not need it.
+Importing torch takes longer than planning a hundred runs, so modules that only read settings must not import it.
 """
 
 from __future__ import annotations
@@ -13,29 +13,38 @@ from typing import Any
 
 
 def lazy_exports(package: str, home: Mapping[str, str]) -> Callable[[str], Any]:
-    """A module's `__getattr__`. home: for each public name the submodule that defines it."""
+    """Return the `__getattr__` of a package whose public names are imported at first use.
+
+    Args:
+        package: Name of the package.
+        home: For each public name the submodule that defines it.
+    """
 
     def find(name: str) -> Any:
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(f".{home[name]}", package), name)
-        setattr(sys.modules[package], name, value)  # asked for once
+        setattr(sys.modules[package], name, value)  # the next access does not call this function
         return value
 
     return find
 
 
 class _LazyModule(ModuleType):
-    """Stands for a module and imports it when one of its names is asked for."""
+    """Proxy of a module that imports it at the first access to an attribute."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # lookups by debuggers and copy, not by the code
+        if name.startswith("__"):  # introspection, for example by debuggers and copy
             raise AttributeError(name)
         value = getattr(import_module(self.__name__), name)
-        setattr(self, name, value)  # asked for once
+        setattr(self, name, value)  # the next access does not call this method
         return value
 
 
 def lazy_module(name: str) -> Any:
-    """`torch = lazy_module("torch")`: as `import torch`, but imported at first use."""
+    """Return a proxy that imports a module at first use: `torch = lazy_module("torch")`.
+
+    Args:
+        name: Name of the module.
+    """
     return _LazyModule(name)

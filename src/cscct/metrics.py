@@ -1,4 +1,4 @@
-"""Accuracies over a stream of tasks, in percent."""
+"""Metrics of class-incremental learning, in percent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 
-class Summary(TypedDict):
+class StoredSummary(TypedDict):
+    """Metrics that the results of all versions contain."""
+
     average_incremental_accuracy: float
     apt: float | None
     act: float
@@ -14,27 +16,57 @@ class Summary(TypedDict):
     last_accuracy: float
 
 
+class Summary(StoredSummary):
+    """Metrics of a run, see `summarize`. APT, forgetting and the harmonic mean are None with a single task."""
+
+    harmonic_mean: float | None
+
+
 def cumulative(matrix: Sequence[Sequence[float]], task_sizes: Sequence[int]) -> list[float]:
-    """Accuracy over all classes seen after each task: every test image counts once."""
+    """Return the accuracy on all classes seen so far, after each task. Every test image has the same weight.
+
+    Args:
+        matrix: Rows `matrix[t][k]`: accuracy on task k after task t, in percent.
+        task_sizes: Number of test images of each task.
+
+    Returns:
+        One accuracy per task, in percent.
+
+    Raises:
+        ValueError: If the matrix or the sizes are not valid.
+    """
     _check(matrix, task_sizes)
     return [sum(a * n for a, n in zip(row, task_sizes, strict=False)) / sum(task_sizes[: len(row)]) for row in matrix]
 
 
 def summarize(matrix: Sequence[Sequence[float]], task_sizes: Sequence[int]) -> Summary:
-    """The figures of the field from ragged rows `matrix[t][k]`: accuracy on task k after task t, in percent.
+    """Return the metrics of a run.
 
-    - average incremental accuracy: mean over tasks, the first included, of the accuracy on everything seen;
-    - APT: mean over t ≥ 2 of the mean accuracy on earlier tasks; ACT: mean accuracy on the task just learned;
-      in both every task counts once, whatever its size;
-    - forgetting: mean over earlier tasks of the best accuracy before the end less the one at the end.
+    - Average incremental accuracy: mean over all tasks of the accuracy on all classes seen so far.
+    - APT (average accuracy on previous tasks): mean over t ≥ 2 of the mean accuracy on earlier tasks. Tasks have equal
+      weights.
+    - ACT (average accuracy on current tasks): mean accuracy on the task just learned. Tasks have equal weights.
+    - Forgetting: mean over earlier tasks of the best accuracy before the last task minus the accuracy after it.
+    - Last accuracy: accuracy on all classes after the last task.
+    - Harmonic mean: mean over t ≥ 2 of the harmonic mean of the accuracy on all old classes and the accuracy on the
+      newest classes, 2 · old · new / (old + new). It is high only if neither old nor new classes are sacrificed.
 
-    task_sizes: test images of each task.
+    Args:
+        matrix: Rows `matrix[t][k]`: accuracy on task k after task t, in percent. Row t has t + 1 values.
+        task_sizes: Number of test images of each task.
+
+    Returns:
+        Metrics in percent. APT, forgetting and the harmonic mean are None with a single task.
+
+    Raises:
+        ValueError: If the matrix or the sizes are not valid.
     """
     seen = cumulative(matrix, task_sizes)
     tasks = len(matrix)
-    apt = forgetting = None
+    apt = forgetting = harmonic = None
     if tasks > 1:
         apt = _mean([_mean(row[:-1]) for row in matrix[1:]])
+        harmonic = _mean([_old_and_new(row, task_sizes) for row in matrix[1:]])
         last = matrix[-1]
         forgetting = _mean([max(matrix[t][k] for t in range(k, tasks - 1)) - last[k] for k in range(tasks - 1)])
     return Summary(
@@ -43,7 +75,17 @@ def summarize(matrix: Sequence[Sequence[float]], task_sizes: Sequence[int]) -> S
         act=_mean([row[-1] for row in matrix]),
         forgetting=forgetting,
         last_accuracy=seen[-1],
+        harmonic_mean=harmonic,
     )
+
+
+def _old_and_new(row: Sequence[float], task_sizes: Sequence[int]) -> float:
+    """Harmonic mean of the accuracy on all old classes, where every test image has the same weight, and on the newest
+    ones."""
+    *earlier, new = row
+    sizes = task_sizes[: len(earlier)]
+    old = sum(a * n for a, n in zip(earlier, sizes, strict=True)) / sum(sizes)
+    return 2 * old * new / (old + new) if old + new else 0.0
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -52,9 +94,9 @@ def _mean(values: Sequence[float]) -> float:
 
 def _check(matrix: Sequence[Sequence[float]], task_sizes: Sequence[int]) -> None:
     if not matrix:
-        raise ValueError("the accuracy matrix has no row: no task has been learned.")
+        raise ValueError("the accuracy matrix is empty: no task has been learned.")
     for t, row in enumerate(matrix):
         if len(row) != t + 1:
-            raise ValueError(f"row {t} of the accuracy matrix must hold {t + 1} accuracies, not {len(row)}.")
+            raise ValueError(f"row {t} of the accuracy matrix must have {t + 1} accuracies, not {len(row)}.")
     if len(task_sizes) < len(matrix) or any(size <= 0 for size in task_sizes):
-        raise ValueError(f"task_sizes must give test images, at least 1, for each of the {len(matrix)} tasks.")
+        raise ValueError(f"task_sizes must have a positive number of test images for each of the {len(matrix)} tasks.")

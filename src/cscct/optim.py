@@ -1,10 +1,13 @@
-"""Optimisers by name. Each is torch's own function, and holds its state as plain tensors, so that a checkpoint is
-tensors and JSON: to build an object of `torch.optim` imports torch's compiler, which takes more than a second."""
+"""Optimisers by name: the classes of `torch.optim`, and optimisers that plugins register.
+
+The names are known without importing torch. A checkpoint holds the `state_dict` of an optimiser as JSON and tensors.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from .lazy import lazy_module
 from .registry import Registry
@@ -13,101 +16,114 @@ from .specs import Stage
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
-    from torch.optim import adamw as torch_adamw
-    from torch.optim import sgd as torch_sgd
+    from torch.optim import Optimizer
 else:
     torch = lazy_module("torch")
-    torch_adamw, torch_sgd = lazy_module("torch.optim.adamw"), lazy_module("torch.optim.sgd")
 
-State = list["Tensor | None"]  # for each slot (momentum, ...) one tensor per parameter; None before its first step
+OptimizerFactory = Callable[..., "Optimizer"]  # an optimiser class, or a function with the arguments of one
 
-
-class Optimizer:
-    """Subclass, name the tensors kept for each parameter in `slots`, write `update`, and add it to `OPTIMIZERS`."""
-
-    slots: ClassVar[tuple[str, ...]] = ()
-
-    def __init__(self, parameters: list[nn.Parameter], stage: Stage, state: Sequence[Tensor | None] = ()):
-        """state: of an earlier process that stood in the same stage."""
-        self.parameters, self.stage = parameters, stage
-        self.state: State = [None] * (len(parameters) * len(self.slots))
-        for i, kept in enumerate(state):
-            like = parameters[i % len(parameters)]
-            if kept is not None:
-                self.state[i] = torch.empty_like(like).copy_(kept) if kept.shape == like.shape else kept.clone()
-
-    def clear_gradients(self) -> None:
-        """Before `backward`."""
-        for parameter in self.parameters:
-            parameter.grad = None
-
-    def step(self, lr: float) -> None:
-        """Move every parameter that has a gradient."""
-        moved = [i for i, parameter in enumerate(self.parameters) if parameter.grad is not None]
-        places = [[slot * len(self.parameters) + i for i in moved] for slot in range(len(self.slots))]
-        slots = [[self.state[place] for place in row] for row in places]
-        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        with torch.no_grad():
-            self.update([self.parameters[i] for i in moved], gradients, slots, lr)
-        for row, slot in zip(places, slots, strict=True):
-            for place, kept in zip(row, slot, strict=True):
-                self.state[place] = kept
-
-    def update(self, parameters: list[nn.Parameter], gradients: list[Tensor], slots: list[State], lr: float) -> None:
-        """Change parameters and slots in place. slots: a list for each name in `slots`, an entry for each parameter."""
-        raise NotImplementedError
+TORCH_OPTIMIZERS = (
+    "SGD",
+    "AdamW",
+    "Adam",
+    "Adadelta",
+    "Adafactor",
+    "Adagrad",
+    "Adamax",
+    "ASGD",
+    "NAdam",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+)
+OPTIMIZERS: Registry[OptimizerFactory] = Registry(
+    "optimizer", {name.lower(): f"torch.optim:{name}" for name in TORCH_OPTIMIZERS}
+)
+UNSUPPORTED = {  # classes of torch.optim that cannot train a network, and why
+    "lbfgs": "it evaluates the loss several times per step",
+    "muon": "it accepts weight matrices only",
+    "sparseadam": "it accepts sparse gradients only",
+}
+STAGE_OPTIONS = ("lr", "momentum", "weight_decay")  # settings of a stage, passed to optimisers that accept them
 
 
-OPTIMIZERS: Registry[type[Optimizer]] = Registry("optimizer")
+def register_optimizer(name: str) -> Callable[[OptimizerFactory], OptimizerFactory]:
+    """Return a decorator that registers an optimiser for `train.optimizer` and `finetune.optimizer`.
+
+    Args:
+        name: The name in the settings; upper and lower case are equivalent.
+
+    Returns:
+        A decorator for a subclass of `torch.optim.Optimizer`, or for a function that takes the parameters to train and
+        keyword arguments and returns an optimiser. `lr`, `momentum` and `weight_decay` are passed if it accepts them;
+        `optimizer_options` sets its other arguments.
+    """
+    return OPTIMIZERS.register(name.lower())
 
 
-@OPTIMIZERS.register("sgd")
-class SGD(Optimizer):
-    """Stochastic gradient descent with momentum; weight decay is part of the gradient."""
-
-    slots = ("momentum",)
-
-    def update(self, parameters: list[nn.Parameter], gradients: list[Tensor], slots: list[State], lr: float) -> None:
-        """One step of `torch.optim.sgd.sgd`."""
-        torch_sgd.sgd(
-            list(parameters),
-            gradients,
-            slots[0],
-            lr=lr,
-            momentum=self.stage.momentum,
-            weight_decay=self.stage.weight_decay,
-            dampening=0,
-            nesterov=False,
-            maximize=False,
-        )
+def option_names(name: str) -> list[str]:
+    """Return the names that `optimizer_options` may have for a registered optimiser."""
+    return [argument for argument in _arguments(name) if argument not in STAGE_OPTIONS]
 
 
-@OPTIMIZERS.register("adamw")
-class AdamW(Optimizer):
-    """Adam with decoupled weight decay; betas 0.9 and 0.999 and epsilon 1e-8, as torch has them by default."""
+def build_optimizer(parameters: Iterable[nn.Parameter], stage: Stage) -> Optimizer:
+    """Build the optimiser of a stage.
 
-    slots = ("mean", "square", "step")
+    Args:
+        parameters: The parameters to train.
+        stage: Names the optimiser and its options.
+    """
+    shared = {name: getattr(stage, name) for name in STAGE_OPTIONS if name in _arguments(stage.optimizer)}
+    return OPTIMIZERS[stage.optimizer](parameters, **shared, **stage.optimizer_options)
 
-    def update(self, parameters: list[nn.Parameter], gradients: list[Tensor], slots: list[State], lr: float) -> None:
-        """One step of `torch.optim.adamw.adamw`."""
-        means, squares, steps = slots
-        for i, parameter in enumerate(parameters):
-            if steps[i] is None:
-                means[i], squares[i] = torch.zeros_like(parameter), torch.zeros_like(parameter)
-                steps[i] = torch.zeros((), dtype=torch.float32)
-        torch_adamw.adamw(
-            list(parameters),
-            gradients,
-            [one for one in means if one is not None],
-            [one for one in squares if one is not None],
-            [],
-            [one for one in steps if one is not None],
-            foreach=False,
-            amsgrad=False,
-            beta1=0.9,
-            beta2=0.999,
-            lr=lr,
-            weight_decay=self.stage.weight_decay,
-            eps=1e-8,
-            maximize=False,
-        )
+
+def pack_state(value: Any, tensors: dict[str, Tensor], name: str = "optimizer") -> Any:
+    """Convert the `state_dict` of an optimiser to JSON values and tensors.
+
+    Args:
+        value: The `state_dict`, or a value in it.
+        tensors: Receives each tensor, under a name that starts with `name`.
+        name: The name of the value.
+
+    Returns:
+        A JSON value with the names and strides of the tensors, for `unpack_state`.
+
+    Raises:
+        TypeError: If a value is neither a tensor, a number, a string, a boolean nor None, nor a list, tuple or
+            dictionary of these.
+    """
+    if isinstance(value, torch.Tensor):
+        tensors[name] = value
+        return {"tensor": name, "stride": torch.empty_like(value, device="meta").stride()}
+    if isinstance(value, dict) and all(isinstance(key, int | str) for key in value):  # JSON has no integer keys
+        return {"dict": [[key, pack_state(item, tensors, f"{name}.{key}")] for key, item in value.items()]}
+    if isinstance(value, list | tuple):
+        items = [pack_state(item, tensors, f"{name}.{i}") for i, item in enumerate(value)]
+        return items if isinstance(value, list) else {"tuple": items}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"{name} is of type {type(value).__name__}, which a checkpoint cannot hold")
+
+
+def unpack_state(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """Restore the `state_dict` that `pack_state` converted.
+
+    Args:
+        value: The JSON value.
+        tensors: The tensors by name. Their strides may differ from the original ones, which are restored.
+    """
+    if isinstance(value, list):
+        return [unpack_state(item, tensors) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "tuple" in value:
+        return tuple(unpack_state(value["tuple"], tensors))
+    if "dict" in value:
+        return {key: unpack_state(item, tensors) for key, item in value["dict"]}
+    tensor = tensors[value["tensor"]]
+    return torch.empty_strided(tensor.shape, value["stride"], dtype=tensor.dtype).copy_(tensor)
+
+
+def _arguments(name: str) -> list[str]:
+    """Names of the arguments of an optimiser, without the parameters to train."""
+    return list(inspect.signature(OPTIMIZERS[name]).parameters)[1:]

@@ -1,4 +1,4 @@
-"""Standard streams that may break: a reader that went away, a full disk or a closed stream ends no run."""
+"""Protected standard streams: a closed pipe, a full disk or a closed stream does not end a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TextIO
 
 
 class _Unbreakable(io.FileIO):
-    """A stream of this process. What cannot be written is dropped, and the first reason kept."""
+    """Standard stream that discards data that cannot be written and keeps the first error."""
 
     error: OSError | None = None
 
@@ -23,19 +23,20 @@ class _Unbreakable(io.FileIO):
 
 
 def protect_streams() -> None:
-    """Let writing to the standard streams never fail, and closed ones lead nowhere.
+    """Replace the standard streams by streams whose writes never fail.
 
-    The numbers of closed streams are taken, too: a file of a run that got one would be written to by mistake.
+    The file descriptors of closed streams are redirected to the null device. Otherwise the next opened file would get
+    such a descriptor, and output would be written to it.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
-    if os.name != "posix":  # elsewhere a console is no plain file
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor
+    if os.name != "posix":  # the console is not a plain file on other systems
         return
-    if sys.stdout is sys.__stdout__:  # else somebody catches what is printed
-        sys.stdout = _protected(sys.stdout, 1, "replace")  # a terminal without the sign ± gets a question mark
+    if sys.stdout is sys.__stdout__:  # otherwise the output is captured
+        sys.stdout = _protected(sys.stdout, 1, "replace")  # replaces characters that the terminal cannot encode
     if sys.stderr is sys.__stderr__:
         sys.stderr = _protected(sys.stderr, 2, "backslashreplace")
 
@@ -48,10 +49,16 @@ def _protected(stream: TextIO | None, number: int, errors: str) -> io.TextIOWrap
 
 
 def output_error() -> str | None:
-    """Why some of the output was lost, if it was. A reader that went away, as `head` does, had enough."""
+    """Return why output was lost, or None. A reader that closes the pipe early, such as `head`, is not an error."""
     if sys.stdout is None:
         return None
     sys.stdout.flush()
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
     error = raw.error if isinstance(raw, _Unbreakable) else None
     return None if error is None or error.errno == errno.EPIPE else error.strerror
+
+
+def is_follower() -> bool:
+    """Return whether this process has a rank other than 0. Such a process displays nothing."""
+    rank = os.environ.get("RANK") or max(os.environ.get("LOCAL_RANK", "0"), os.environ.get("NODE_RANK", "0"))
+    return rank != "0"

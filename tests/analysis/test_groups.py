@@ -1,6 +1,4 @@
-"""From runs to groups."""
-
-from __future__ import annotations
+"""Grouping of runs, and labels of groups."""
 
 import shutil
 from pathlib import Path
@@ -8,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from cscct.analysis.groups import group_plan
+from cscct.analysis.settings import label_groups, short_keys
 from cscct.errors import UserError
-from cscct.report import write_report
+from cscct.reporting import write_report
 from planning import QUICK, small_plan
 from synthetic import groups_in, make_run
 
@@ -18,7 +17,7 @@ def labels_in(folder: Path) -> list[str]:
     return [group.label for group in groups_in(folder)]
 
 
-def test_groups_differ_by_more_than_the_seed(tmp_path: Path) -> None:
+def test_runs_of_a_group_differ_only_in_the_seed(tmp_path: Path) -> None:
     for seed in (2, 1):
         for method in ("lucir+cscct", "lucir"):
             make_run(tmp_path / f"{method}-{seed}", method, seed=seed)
@@ -27,14 +26,14 @@ def test_groups_differ_by_more_than_the_seed(tmp_path: Path) -> None:
     assert [(group.label, group.seeds) for group in groups] == [("lucir", (1, 2, 3)), ("lucir+cscct", (1, 2))]
 
 
-def test_labels_say_what_sets_groups_apart(tmp_path: Path) -> None:
+def test_labels_have_the_settings_that_differ(tmp_path: Path) -> None:
     make_run(tmp_path / "a", "lucir", "digits", "protocol.base=6")
     make_run(tmp_path / "b", "lucir", "digits", "memory.policy=total", "memory.total=100")
     make_run(tmp_path / "c", "podnet")
     assert labels_in(tmp_path) == [
-        "lucir, B=6 C=2, memory 5",
-        "lucir, B=4 C=2, memory 100 in all",
-        "podnet, B=4 C=2, memory 5",
+        "lucir, B=6, policy=per_class, per_class=5",
+        "lucir, B=4, policy=total, total=100, rounding=floor",
+        "podnet, B=4, policy=per_class, per_class=5",
     ]
     shutil.rmtree(tmp_path / "a")
     shutil.rmtree(tmp_path / "b")
@@ -43,20 +42,20 @@ def test_labels_say_what_sets_groups_apart(tmp_path: Path) -> None:
     assert labels_in(tmp_path) == ["podnet, nca.margin=0.6", "podnet, nca.margin=0.3", "lucir"]
 
 
-def test_an_unfinished_run_is_a_group_of_its_own_and_none_done_is_left_out(tmp_path: Path) -> None:
+def test_unfinished_runs_are_separate_groups_and_runs_without_tasks_are_skipped(tmp_path: Path) -> None:
     make_run(tmp_path / "a", seed=1)
     make_run(tmp_path / "b", seed=2, done=2, status="running")
     make_run(tmp_path / "c", seed=3, done=0, status="running")
     warnings: list[str] = []
     assert [group.label for group in groups_in(tmp_path, warnings)] == ["lucir", "lucir, 2 of 4 tasks"]
     assert len(warnings) == 1
-    assert "c is left out" in warnings[0]
-    with pytest.raises(UserError, match="nothing to report"):
+    assert "c is skipped" in warnings[0]
+    with pytest.raises(UserError, match="would be empty"):
         write_report([tmp_path / "c"], tmp_path / "out", warn=warnings.append)
     assert not (tmp_path / "out").exists()
 
 
-def test_classes_are_not_averaged_over_different_orders(tmp_path: Path) -> None:
+def test_classes_are_not_averaged_over_different_class_orders(tmp_path: Path) -> None:
     for seed in (1, 2):
         make_run(tmp_path / str(seed), seed=seed)  # digits: the order comes from the seed
     (group,) = groups_in(tmp_path)
@@ -64,14 +63,14 @@ def test_classes_are_not_averaged_over_different_orders(tmp_path: Path) -> None:
     assert "the class order differs" in group.averaging
 
 
-def test_another_precision_makes_another_group(tmp_path: Path) -> None:
-    """Under its old name too: a run in half precision is not its twin in full precision."""
+def test_runs_with_different_precision_are_different_groups(tmp_path: Path) -> None:
+    """Also if the setting has its old name."""
     make_run(tmp_path / "a")
     make_run(tmp_path / "b", "lucir", "digits", "runtime.precision=bf16-mixed")
-    assert labels_in(tmp_path) == ["lucir, numerics.precision=32-true", "lucir, numerics.precision=bf16-mixed"]
+    assert labels_in(tmp_path) == ["lucir, precision=32-true", "lucir, precision=bf16-mixed"]
 
 
-def test_a_plan_has_groups_before_its_runs_are_finished(tmp_path: Path) -> None:
+def test_groups_of_a_plan_have_the_finished_runs(tmp_path: Path) -> None:
     plan = small_plan(tmp_path, "lucir", "podnet", seeds=(1, 2))
     sets = (*QUICK, "protocol.base=4", "protocol.step=2")  # as in the plan
     make_run(tmp_path / "podnet-seed2", "podnet", "digits", *sets, seed=2)
@@ -84,30 +83,39 @@ def test_a_plan_has_groups_before_its_runs_are_finished(tmp_path: Path) -> None:
     assert not groups["lucir"].complete
 
 
-def test_labels_on_several_datasets_name_the_setting_that_differs(tmp_path: Path) -> None:
-    """Most settings differ between datasets, but within one only the weight does."""
-    make_run(tmp_path / "a", "lucir+csc")
+def test_settings_that_depend_on_the_dataset_are_not_in_labels(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "lucir+csc", "digits", "loss.csc.weight=3.0")
     for weight in (1.0, 5.0):
         make_run(tmp_path / str(weight), "lucir+csc", "cifar100", f"loss.csc.weight={weight}", done=1, status="running")
     assert labels_in(tmp_path) == [
-        "lucir+csc, cifar100, csc.weight=1, 1 of 11 tasks",
-        "lucir+csc, cifar100, csc.weight=5, 1 of 11 tasks",
-        "lucir+csc, digits",
+        "lucir+csc, dataset=cifar100, csc.weight=1, 1 of 11 tasks",
+        "lucir+csc, dataset=cifar100, csc.weight=5, 1 of 11 tasks",
+        "lucir+csc, dataset=digits, csc.weight=3",
     ]
 
 
-def test_labels_stay_distinct_where_many_settings_differ(tmp_path: Path) -> None:
-    sets = [
-        "train.lr=0.2",
-        "train.momentum=0.5",
-        "train.batch_size=16",
-        "network.depth=14",
-        "loss.less_forget.weight=9",
+def test_short_keys_are_the_shortest_suffixes_that_identify_a_setting() -> None:
+    known = ["train.lr", "finetune.lr", "loss.csc.weight", "loss.ct.weight", "memory.per_class", "protocol.base"]
+    assert short_keys(known, known) == {
+        "train.lr": "train.lr",
+        "finetune.lr": "finetune.lr",
+        "loss.csc.weight": "csc.weight",
+        "loss.ct.weight": "ct.weight",
+        "memory.per_class": "per_class",
+        "protocol.base": "B",
+    }
+
+
+def test_lists_in_labels_have_no_separator_of_settings() -> None:
+    settings = [{"method": "lucir", "milestones": value} for value in ([10, 15], [20], None)]
+    assert label_groups(settings, ["", "", ""]) == [
+        "lucir, milestones=[10,15]",
+        "lucir, milestones=[20]",
+        "lucir, milestones=none",
     ]
-    make_run(tmp_path / "a", "lucir", "digits")
-    make_run(tmp_path / "b", "lucir", "digits", *sets)
-    make_run(tmp_path / "c", "lucir", "digits", *sets, "train.weight_decay=0.001")
-    labels = labels_in(tmp_path)
-    assert len(set(labels)) == 3
-    assert not [label for label in labels if "#" in label or label.count("=") > 3], labels
-    assert "weight_decay=0.001" in labels[2]
+
+
+def test_equal_labels_are_numbered() -> None:
+    """Datasets in memory have the same settings and different data."""
+    settings = [{"method": "lucir", "dataset": "arrays"}] * 3
+    assert label_groups(settings, ["", "", "2 of 4 tasks"]) == ["lucir", "lucir #2", "lucir, 2 of 4 tasks"]

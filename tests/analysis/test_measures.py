@@ -1,6 +1,4 @@
-"""Numbers against hand-computed ones, and against what the runs say themselves."""
-
-from __future__ import annotations
+"""Measures compared with calculations by hand and with stored results."""
 
 import csv
 from pathlib import Path
@@ -11,11 +9,11 @@ import numpy as np
 import pytest
 
 from cscct.analysis.groups import group_runs
-from cscct.analysis.load import find_runs, read_run, read_runs
-from cscct.analysis.measures import accuracy_curve, class_accuracy, class_forgetting, old_new_shares, similarity_of
+from cscct.analysis.load import find_runs, read_runs
+from cscct.analysis.measures import class_accuracy, class_forgetting, old_new_shares, similarity_of
 from cscct.analysis.statistics import paired
 from reports import Report, report_fixture  # noqa: F401
-from synthetic import make_run, read_json
+from synthetic import read_json
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -32,9 +30,9 @@ def test_forgetting_of_each_class_by_hand() -> None:
 
 
 def test_forgetting_can_be_negative_and_a_class_without_images_has_none() -> None:
-    found = class_forgetting([np.array([[1, 1], [0, 0]]), np.array([[2, 0, 0], [0, 0, 0], [0, 0, 2]])])
-    assert found[0] == -50.0
-    assert np.isnan(found[1])
+    actual = class_forgetting([np.array([[1, 1], [0, 0]]), np.array([[2, 0, 0], [0, 0, 0], [0, 0, 2]])])
+    assert actual[0] == -50.0
+    assert np.isnan(actual[1])
     assert np.isnan(class_accuracy(np.zeros((1, 1)))[0])
 
 
@@ -43,7 +41,7 @@ def test_shares_of_old_and_new_by_hand() -> None:
     assert old_new_shares(confusion, 2).tolist() == [[75.0, 25.0], [20.0, 80.0]]
 
 
-def test_similarity_blocks_stand_in_their_places(report: Report) -> None:
+def test_similarity_blocks(report: Report) -> None:
     group = group_runs(read_runs(find_runs([report.runs / "lucir-seed1"]), lambda _: None))[0]
     matrix, run = similarity_of(group), group.runs[0]
     assert matrix.shape == (6, 8)
@@ -58,7 +56,7 @@ def results(report: Report, method: str) -> list[Any]:
     return [read_json(report.runs / f"{method}-seed{seed}" / "result.json") for seed in (1, 2)]
 
 
-def test_tables_hold_what_the_runs_say(report: Report) -> None:
+def test_tables_match_the_results(report: Report) -> None:
     summary = {row["group"]: row for row in rows(report.out / "summary.csv")}
     assert list(summary) == ["lucir", "lucir, 2 of 4 tasks", "lucir+cscct"]
     for method in ("lucir", "lucir+cscct"):
@@ -72,7 +70,7 @@ def test_tables_hold_what_the_runs_say(report: Report) -> None:
         assert (int(row["seed"]), row["status"]) == (result["seed"], result["status"])
 
 
-def test_the_gain_is_the_paired_one(report: Report) -> None:
+def test_gain_is_paired_by_seed(report: Report) -> None:
     row = next(row for row in rows(report.out / "summary.csv") if row["group"] == "lucir+cscct")
     ours, theirs = (
         [result["summary"]["classifier"]["average_incremental_accuracy"] for result in results(report, method)]
@@ -80,31 +78,31 @@ def test_the_gain_is_the_paired_one(report: Report) -> None:
     )
     gain = paired(ours, theirs, "lucir")
     assert (row["against"], row["pairs"]) == ("lucir", "2")
-    found = [float(row[name]) for name in ("gain", "gain_low", "gain_high")]
-    assert found == pytest.approx([gain.mean, gain.low, gain.high], abs=5e-5)
+    actual = [float(row[name]) for name in ("gain", "gain_low", "gain_high")]
+    assert actual == pytest.approx([gain.mean, gain.low, gain.high], abs=5e-5)
     assert f"{gain.mean:+.2f}".replace("-", "−") in report.html
     unfinished = next(row for row in rows(report.out / "summary.csv") if "of 4" in row["group"])
     assert unfinished["gain"] == ""
 
 
-def test_figures_hold_means_over_seeds(report: Report) -> None:
-    one, two = results(report, "lucir")
+def test_figures_contain_means_over_seeds(report: Report) -> None:
+    first, second = results(report, "lucir")
     cells = {(r["after_task"], r["on_task"]): r for r in rows(report.out / "figures" / "matrix-lucir.csv")}
     assert len(cells) == 10
     for (t, k), row in cells.items():
-        pair = [result["matrix"]["classifier"][int(t) - 1][int(k) - 1] for result in (one, two)]
+        pair = [result["matrix"]["classifier"][int(t) - 1][int(k) - 1] for result in (first, second)]
         assert float(row["accuracy_mean"]) == pytest.approx(fmean(pair), abs=5e-5)
         assert float(row["accuracy_sd"]) == pytest.approx(stdev(pair), abs=5e-5)
     curve = [r for r in rows(report.out / "figures" / "accuracy.csv") if r["group"] == "lucir"]
     assert [int(r["classes_seen"]) for r in curve] == [4, 6, 8, 10]
     means = [
         fmean(pair)
-        for pair in zip(*([t["accuracy"]["classifier"] for t in x["tasks"]] for x in (one, two)), strict=True)
+        for pair in zip(*([t["accuracy"]["classifier"] for t in x["tasks"]] for x in (first, second)), strict=True)
     ]
     assert [float(r["accuracy_mean"]) for r in curve] == pytest.approx(means, abs=5e-5)
 
 
-def test_forgetting_and_losses_in_the_files(report: Report) -> None:
+def test_files_of_forgetting_and_losses(report: Report) -> None:
     groups = group_runs(read_runs(find_runs([report.runs]), lambda _: None))
     lucir = next(group for group in groups if group.label == "lucir")
     each = [class_forgetting([run.confusion(t) for t in range(4)]) for run in lucir.runs]
@@ -118,11 +116,3 @@ def test_forgetting_and_losses_in_the_files(report: Report) -> None:
     assert float(losses[-1]["csc_mean"]) < 0
     part = [run.epochs()[-1]["losses"]["csc"] for run in groups[-1].runs]
     assert float(losses[-1]["csc_mean"]) == pytest.approx(fmean(part), rel=1e-3)
-
-
-def test_a_curve_of_one_run_has_no_deviation(tmp_path: Path) -> None:
-    make_run(tmp_path / "a", "icarl")
-    run = read_run(tmp_path / "a")
-    curve = accuracy_curve([run], "mine")
-    assert (curve.label, curve.seen, curve.sd) == ("mine (nearest mean)", [4, 6, 8, 10], None)
-    assert curve.points() == [(seen, accuracy, None) for seen, accuracy in zip(curve.seen, run.curve, strict=True)]

@@ -1,6 +1,4 @@
-"""Exported files give, in the hands of other programs, the probabilities that cscct gives."""
-
-from __future__ import annotations
+"""Exported files give the same probabilities in other programs."""
 
 import ast
 import importlib.util
@@ -17,7 +15,6 @@ from sklearn.datasets import load_digits
 import cscct
 from conftest import run_quietly
 from cscct import IncrementalClassifier
-from cscct.classifier import export as exporting
 from cscct.classifier.export import export
 from cscct.errors import RunFailed, UserError
 from small_models import blobs, colours_model, pictures
@@ -31,32 +28,39 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     """Images of 8 pixels, which the network sees as they are, or enlarged."""
     folder = tmp_path_factory.mktemp("export") / "run"
     size = f"data.transform.size={request.param}"
-    run_quietly(folder, "lucir", "train.epochs=1", "data.train_per_class=20", "network.depth=8", size)
+    more = ("predict.options.ranpac.dimension=30", "predict.options.fecam={}")
+    run_quietly(folder, "lucir", "train.epochs=1", "data.train_per_class=20", "network.depth=8", size, *more)
     return folder
 
 
-@pytest.mark.parametrize("prediction", ["classifier", "nme"])
-def test_onnx_says_the_same_in_plain_onnxruntime(run: Path, prediction: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("prediction", ["classifier", "nme", "ranpac", "fecam"])
+def test_onnx_in_plain_onnxruntime(run: Path, prediction: str, tmp_path: Path) -> None:
     onnxruntime: Any = pytest.importorskip("onnxruntime", reason="pip install 'cscct[onnx]'")
-    model = cscct.load(run, prediction=prediction)
+    model = cscct.load(run, predictor=prediction)
     file = export(model, "onnx", tmp_path / "m.onnx")
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     for count in (1, 7):  # the number of images is free
         probabilities, features = session.run(["probabilities", "features"], {"images": SEEN[:count]})
         np.testing.assert_allclose(probabilities, model.predict_proba(IMAGES[:count]), atol=1e-4)
         np.testing.assert_allclose(features, model.features(IMAGES[:count]), atol=1e-3)
-    told = session.get_modelmeta().custom_metadata_map
-    assert ast.literal_eval(told["names"]) == dict(enumerate(model.class_names))
-    assert (told["task"], ast.literal_eval(told["imgsz"]), told["channels"]) == ("classify", [8, 8], "1")
-    assert {"author", "date", "version", "stride", "batch", "description"} <= set(told)
+    metadata = session.get_modelmeta().custom_metadata_map
+    assert ast.literal_eval(metadata["names"]) == dict(enumerate(model.class_names))
+    assert (metadata["task"], ast.literal_eval(metadata["imgsz"]), metadata["channels"]) == ("classify", [8, 8], "1")
+    assert {"author", "date", "version", "stride", "batch", "description"} <= set(metadata)
     assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
 
 
-def test_torchscript_says_the_same(run: Path, tmp_path: Path) -> None:
-    model = cscct.load(run)
-    file = export(model, "torchscript", tmp_path / "m.torchscript")
+@pytest.mark.parametrize(("to", "prediction"), [("pt2", "classifier"), ("pt2", "fecam"), ("torchscript", "classifier")])
+def test_files_for_torch(run: Path, to: str, prediction: str, tmp_path: Path) -> None:
+    model = cscct.load(run, predictor=prediction)
     extra = {"config.txt": ""}
-    loaded = torch.jit.load(str(file), _extra_files=extra)
+    loaded: Any
+    if to == "pt2":
+        loaded = torch.export.load(export(model, to, tmp_path / "m.pt2"), extra_files=extra).module()
+    else:
+        with pytest.warns(FutureWarning, match="pt2"):
+            file = export(model, to, tmp_path / "m.torchscript")
+        loaded = torch.jit.load(str(file), _extra_files=extra)
     for count in (1, 7):
         probabilities = loaded(torch.from_numpy(SEEN[:count]))[0].numpy()
         np.testing.assert_allclose(probabilities, model.predict_proba(IMAGES[:count]), atol=1e-4)
@@ -64,13 +68,13 @@ def test_torchscript_says_the_same(run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("predictor", ["ncm", "lda", "ridge"])
-def test_a_classifier_with_each_predictor_says_the_same(predictor: str, tmp_path: Path) -> None:
-    model = colours_model(predictor=predictor)
-    file = export(model, "torchscript", tmp_path / "m.torchscript")
+def test_predictors(predictor: str, tmp_path: Path) -> None:
+    model = colours_model(method=predictor)
+    file = export(model, "pt2", tmp_path / "m.pt2")
     images = pictures((120, 60, 120), 5)
     seen = np.stack([np.asarray(_as_documented(Image.fromarray(image), 16, 18)) for image in images])
-    found = torch.jit.load(str(file))(torch.from_numpy(seen.transpose(0, 3, 1, 2) / np.float32(255)))[0].numpy()
-    np.testing.assert_allclose(found, model.predict_proba(images), atol=1e-4)
+    actual = torch.export.load(file).module()(torch.from_numpy(seen.transpose(0, 3, 1, 2) / np.float32(255)))[0].numpy()
+    np.testing.assert_allclose(actual, model.predict_proba(images), atol=1e-4)
 
 
 def _as_documented(image: Image.Image, size: int, short_side: int) -> Image.Image:
@@ -79,38 +83,29 @@ def _as_documented(image: Image.Image, size: int, short_side: int) -> Image.Imag
     return image.resize((width, height), Image.Resampling.BILINEAR).crop((left, top, left + size, top + size))
 
 
-def test_a_file_that_says_something_else_is_not_kept(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_with_other_outputs_is_not_written(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = cscct.load(run)
     real = model.predict_proba
     monkeypatch.setattr(model, "predict_proba", lambda images: real(images) + 2e-4)
-    (tmp_path / "m.torchscript").write_text("what was there")
+    (tmp_path / "m.pt2").write_text("what was there")
     with pytest.raises(RunFailed, match=r"differ by 0\.0002"):
-        export(model, "torchscript", tmp_path / "m.torchscript")
+        export(model, "pt2", tmp_path / "m.pt2")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["what was there"]
 
 
-def test_what_cannot_be_exported_is_said(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_errors(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = cscct.load(run)
-    with pytest.raises(UserError, match="onnx or torchscript, not to 'tflite'"):
+    with pytest.raises(UserError, match="onnx or pt2, not to 'tflite'"):
         export(model, "tflite", tmp_path / "m")
     with pytest.raises(UserError, match="folder that does not exist"):
         export(model, "onnx", tmp_path / "nowhere" / "m.onnx")
     with pytest.raises(UserError, match="is a folder"):
         export(model, "onnx", tmp_path)
-    with pytest.raises(UserError, match=r"as cscct\.load gives it"):
-        export(IncrementalClassifier.load(run), "torchscript", tmp_path / "m")
     features, labels = blobs(2, 4)
     with pytest.raises(UserError, match="no network"):
-        export(IncrementalClassifier(None).learn(features, labels), "torchscript", tmp_path / "m")
-    found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxscript" else found(name))
+        export(IncrementalClassifier(None).learn(features, labels), "pt2", tmp_path / "m")
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxscript" else real(name))
     with pytest.raises(UserError, match=r"\(onnxscript\): pip install 'cscct\[onnx\]'"):
         export(model, "onnx", tmp_path / "m.onnx")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_default_file_has_the_name_of_the_model(tmp_path: Path) -> None:
-    assert exporting.default_file(tmp_path / "flowers", "onnx") == Path("flowers.onnx")
-    assert exporting.default_file(tmp_path / "flowers.v2", "torchscript") == Path("flowers.v2.torchscript")

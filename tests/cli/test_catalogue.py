@@ -1,7 +1,5 @@
 """`cscct list` and `cscct data`."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -26,6 +24,14 @@ def load(request):
 register(DatasetKind("dark", "images without light", 2, load, fetchable=False))
 """
 
+HEAD = """
+from cscct.nets import LinearHead, register_head
+
+@register_head("mine")
+class Mine(LinearHead):
+    'A head from a plugin.'
+"""
+
 
 def test_datasets_of_plugins(cscct: Call, tmp_path: Path) -> None:
     (tmp_path / "dark.py").write_text(PLUGIN)
@@ -37,15 +43,21 @@ def test_datasets_of_plugins(cscct: Call, tmp_path: Path) -> None:
     assert {"train images per class     2", "image size                 1 x 8 x 8"} <= set(printed.splitlines())
     fetched = cscct("data", "fetch", "dark", "--plugin", "dark.py")
     assert fetched.returncode == 2
-    assert "its author gave no way" in fetched.stderr
+    assert "it has no download source" in fetched.stderr
 
 
-def test_a_terminal_that_knows_only_ascii(tmp_path: Path) -> None:
-    """In processes of their own: Python looks at these variables when it starts."""
+def test_list_reads_docstrings_of_plugin_parts(cscct: Call, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(HEAD)
+    listing = json.loads(cscct("list", "--json", "--plugin", "mine.py").stdout)
+    assert listing["heads"]["mine"] == "A head from a plugin."
+
+
+def test_ascii_terminal(tmp_path: Path) -> None:
+    """In new processes, because Python reads these variables at startup."""
     ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
 
-    def call(*words: str) -> str:
-        command, env = [sys.executable, "-m", "cscct", *words], {**os.environ, **ascii_only}
+    def call(*arguments: str) -> str:
+        command, env = [sys.executable, "-m", "cscct", *arguments], {**os.environ, **ascii_only}
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
@@ -55,7 +67,7 @@ def test_a_terminal_that_knows_only_ascii(tmp_path: Path) -> None:
         assert call("config", "lucir", dataset).isascii()
 
 
-def test_warnings_of_a_check_stand_apart(cscct: Call, tmp_path: Path) -> None:
+def test_warnings_of_a_check_are_on_stderr(cscct: Call, tmp_path: Path) -> None:
     for place in ("a/0.png", "a/1.png", "b/0.png", "b/1.png", "b/2.png"):
         draw(tmp_path / "own" / place)
     (tmp_path / "own" / "b" / "Thumbs.db").write_bytes(b"x")
@@ -63,4 +75,4 @@ def test_warnings_of_a_check_stand_apart(cscct: Call, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "train images per class     1 to 2" in done.stdout
     assert "Thumbs.db" not in done.stdout
-    assert done.stderr.endswith("warning: 1 file that is not an image is ignored in own: b/Thumbs.db.\n")
+    assert done.stderr.endswith("warning: Ignored 1 file that is not an image in own: b/Thumbs.db.\n")

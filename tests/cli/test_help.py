@@ -1,6 +1,4 @@
-"""Help as people read it: plain text, with the default of every option."""
-
-from __future__ import annotations
+"""Help texts: plain text, with the default of every option."""
 
 from typing import Any
 
@@ -11,6 +9,7 @@ from typer.testing import CliRunner
 from cscct import cli
 
 WITHOUT_DEFAULT = {
+    "--describe",
     "--config",
     "--set",
     "--plugin",
@@ -23,35 +22,35 @@ WITHOUT_DEFAULT = {
 
 
 def commands() -> dict[str, Any]:
-    """Each command by the words that call it."""
+    """All commands by name."""
     top: Any = typer.main.get_command(cli.app)
-    found = {"": top, **top.commands}
+    result = {"": top, **top.commands}
     for name, command in top.commands.items():
-        found |= {f"{name} {inner}": one for inner, one in getattr(command, "commands", {}).items()}
-    return found
+        result |= {f"{name} {inner}": command for inner, command in getattr(command, "commands", {}).items()}
+    return result
 
 
-def helped(words: str) -> str:
-    answer = CliRunner().invoke(cli.app, [*words.split(), "--help"], prog_name="cscct")
+def helped(name: str) -> str:
+    answer = CliRunner().invoke(cli.app, [*name.split(), "--help"], prog_name="cscct")
     assert answer.exit_code == 0
     return answer.stdout
 
 
-def test_every_option_with_a_value_tells_its_default() -> None:
-    options = [(words, one) for words, command in commands().items() for one in command.params]
+def test_every_option_has_a_default() -> None:
+    options = [(name, option) for name, command in commands().items() for option in command.params]
     assert len(options) > 80
-    for words, option in options:
+    for name, option in options:
         if option.param_type_name == "argument" or option.is_flag or option.hidden:
             continue
         if not WITHOUT_DEFAULT & set(option.opts):
-            told = "[default: " in (option.help or "") or option.default is not None
-            assert told, f"cscct {words} {option.opts[0]} does not tell its default"
+            has_default = "[default: " in (option.help or "") or option.default is not None
+            assert has_default, f"cscct {name} {option.opts[0]} has no default"
 
 
-@pytest.mark.parametrize("words", sorted(commands()))
-def test_help_is_plain_text(words: str) -> None:
-    text = helped(words)
-    assert text.startswith(f"Usage: cscct {words}".rstrip())
+@pytest.mark.parametrize("name", sorted(commands()))
+def test_help_is_plain_text(name: str) -> None:
+    text = helped(name)
+    assert text.startswith(f"Usage: cscct {name}".rstrip())
     for bad in ("<bool>", "--plugin <", "╭"):
         assert bad not in text
     cut = [line for line in text.splitlines() if line.endswith("...") and not line.startswith("Usage:")]
@@ -63,17 +62,17 @@ def test_extras_keep_their_brackets() -> None:
     assert "cscct[tensorboard]" in helped("report")
 
 
-@pytest.mark.parametrize("words", ["", "data"])
+@pytest.mark.parametrize("name", ["", "data"])
 def test_a_group_without_a_command_prints_its_help(
-    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["cscct", *words.split()])
+    monkeypatch.setattr("sys.argv", ["cscct", *name.split()])
     with pytest.raises(SystemExit) as ended:
         cli.main()
     printed = capsys.readouterr()
     assert (ended.value.code, printed.err) == (0, "")
     assert printed.out.startswith("Usage: cscct")
-    assert ("Experiments:" if not words else "Commands:") in printed.out
+    assert ("Experiments:" if not name else "Commands:") in printed.out
 
 
 def test_commands_are_listed_in_sections() -> None:

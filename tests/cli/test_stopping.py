@@ -1,6 +1,4 @@
-"""A second Ctrl-C ends a command at once, whatever it waits for, and no process stays behind."""
-
-from __future__ import annotations
+"""A second Ctrl-C ends a command and all of its processes."""
 
 import os
 import subprocess
@@ -21,8 +19,8 @@ with stop_on_request(print) as stop:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(1000)
     except KeyboardInterrupt:
-        print("heard", flush=True)
-        time.sleep(1000)  # and does not end
+        print("interrupted", flush=True)
+        time.sleep(1000)  # ignores the interrupt
 """
 
 PLUGIN = """
@@ -34,7 +32,7 @@ marks, role = Path(__file__).parent / "marks", {role}
 
 def step(self, *arguments):
     (marks / str(os.getpid())).touch()
-    time.sleep(1000)  # hears no request to stop
+    time.sleep(1000)  # ignores requests to stop
 
 def interrupt():
     while len(list(marks.iterdir())) < {count}:
@@ -52,34 +50,34 @@ SMALL = ("train.epochs=1", "data.train_per_class=10", "checkpoint.minutes=0", "r
 
 
 @pytest.mark.parametrize("first", ["SIGINT", "SIGTERM"])
-def test_a_process_that_does_not_end_by_itself_is_ended(first: str) -> None:
+def test_a_process_that_ignores_the_interrupt_is_ended(first: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", DEAF.format(first=first)], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 130
     assert "Stopping after this step" in done.stdout
-    assert "heard" in done.stdout
-    assert done.stderr.startswith("Stopped at once.")
+    assert "interrupted" in done.stdout
+    assert done.stderr.startswith("Stopped immediately.")
 
 
-def stopped_twice(folder: Path, role: str, count: int, *words: str) -> subprocess.CompletedProcess[str]:
-    """A command whose helpers hang, and which gets Ctrl-C twice when `count` of them do. They must not outlive it."""
+def stopped_twice(folder: Path, role: str, count: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Interrupt a command twice when `count` of its processes hang, and check that they end with it."""
     (folder / "marks").mkdir()
     (folder / "hang.py").write_text(PLUGIN.format(role=role, count=count))
-    command = [sys.executable, "-m", "cscct", *words, "--plugin", "hang.py"]
+    command = [sys.executable, "-m", "cscct", *arguments, "--plugin", "hang.py"]
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
-        _, told = process.communicate(timeout=240)
+        _, stderr = process.communicate(timeout=240)
     left = {int(mark.name) for mark in (folder / "marks").iterdir()}
     assert len(left) >= count
     until = time.monotonic() + 120
     while left and time.monotonic() < until:
-        left = {one for one in left if _lives(one)}
+        left = {pid for pid in left if _is_running(pid)}
         time.sleep(0.1)
     assert not left
-    return subprocess.CompletedProcess(command, process.returncode, "", told)
+    return subprocess.CompletedProcess(command, process.returncode, "", stderr)
 
 
-def _lives(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -87,23 +85,23 @@ def _lives(pid: int) -> bool:
     return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text() if Path(f"/proc/{pid}").exists() else True
 
 
-def test_runs_in_processes_of_their_own_end_with_the_command(tmp_path: Path) -> None:
+def test_runs_in_separate_processes_end_with_the_command(tmp_path: Path) -> None:
     role = '"worker" if sys.argv[0].endswith("worker.py") else "leader"'
-    sets = [word for text in SMALL for word in ("--set", text)]
+    sets = [argument for text in SMALL for argument in ("--set", text)]
     done = stopped_twice(
         tmp_path, role, 2, "compare", "lucir", "podnet", "--seeds", "1", "--jobs", "2", "--out", "c", *sets
     )
     assert done.returncode == 130
     assert "Traceback" not in done.stderr
-    assert "Stopped at once" in done.stderr
+    assert "Stopped immediately" in done.stderr
 
 
 def test_processes_that_share_a_run_end_with_it(tmp_path: Path) -> None:
-    """The leader waits for the other one where Python hears no signals."""
+    """The leader waits for the follower in code that handles no signals."""
     pytest.importorskip("lightning_fabric")
-    sets = [word for text in SMALL for word in ("--set", text)]
+    sets = [argument for text in SMALL for argument in ("--set", text)]
     role = '"leader" if os.environ.get("LOCAL_RANK", "0") == "0" else "follower"'
     done = stopped_twice(tmp_path, role, 1, "run", "replay", "digits", "--devices", "2", "--out", "r", *sets)
     assert done.returncode == 130
     assert "Traceback" not in done.stderr
-    assert done.stderr.count("Stopped at once") == 1
+    assert done.stderr.count("Stopped immediately") == 1

@@ -1,6 +1,4 @@
-"""Comparisons, sweeps, exhibits and reports as people type them."""
-
-from __future__ import annotations
+"""`cscct compare`, `sweep`, `reproduce` and `report`."""
 
 import json
 import subprocess
@@ -17,15 +15,15 @@ Call = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def cscct(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """The command in this process, in an empty folder: starting one for each call takes longer than the calls."""
+    """Call the command in this process, because starting a process takes longer than the command."""
 
-    def call(*words: str) -> subprocess.CompletedProcess[str]:
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("COLUMNS", "200")
-        monkeypatch.setattr("sys.argv", ["cscct", *words])
+        monkeypatch.setattr("sys.argv", ["cscct", *arguments])
         with pytest.raises(SystemExit) as end:
             main()
-        return subprocess.CompletedProcess(words, int(end.value.code or 0), *capsys.readouterr())
+        return subprocess.CompletedProcess(arguments, int(end.value.code or 0), *capsys.readouterr())
 
     return call
 
@@ -34,10 +32,10 @@ QUICK = ("--set", "train.epochs=1", "--set", "data.train_per_class=20", "--threa
 
 
 def test_compare_shares_first_tasks_and_gives_paired_differences(cscct: Call, tmp_path: Path) -> None:
-    words = ("compare", "lucir", "lucir+cscct", "icarl", "--seeds", "1,2", *QUICK)
-    done = cscct(*words, "--out", "c")
+    arguments = ("compare", "lucir", "lucir+cscct", "icarl", "--seeds", "1,2", *QUICK)
+    done = cscct(*arguments, "--out", "c")
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("training done before") == 4  # of six runs two train their first task
+    assert done.stderr.count("already trained") == 4  # of six runs two train their first task
     assert "vs lucir" in done.stdout
     assert "Results: c" in done.stdout
     assert len(list((tmp_path / "c" / "first-tasks").iterdir())) == 2
@@ -57,31 +55,39 @@ def test_compare_shares_first_tasks_and_gives_paired_differences(cscct: Call, tm
     shared = json.loads((tmp_path / "c" / "lucir+cscct-seed2" / "result.json").read_text())
     assert json.loads(alone.stdout)["weights_sha256"] == shared["weights_sha256"]
 
-    repeated = cscct(*words, "--out", "c", "--json")
+    repeated = cscct(*arguments, "--out", "c", "--json")
     assert json.loads(repeated.stdout) == answer
-    in_processes = cscct(*words, "--out", "p", "--jobs", "2")
+    in_processes = cscct(*arguments, "--out", "p", "--jobs", "2")
     assert in_processes.returncode == 0, in_processes.stderr
     assert json.loads((tmp_path / "p" / "compare.json").read_text()) == answer
 
 
-def test_compare_goes_on_when_one_run_fails(cscct: Call, tmp_path: Path) -> None:
-    words = ("compare", "lucir+csc", "lucir", "--seeds", "1", *QUICK, "--set", "loss.csc.weight=1e39", "--out", "c")
-    done = cscct(*words, "--jobs", "2")
+def test_compare_continues_when_a_run_fails(cscct: Call, tmp_path: Path) -> None:
+    arguments = ("compare", "lucir+csc", "lucir", "--seeds", "1", *QUICK, "--set", "loss.csc.weight=1e39", "--out", "c")
+    done = cscct(*arguments, "--jobs", "2")
     assert done.returncode == 1
     assert "1 of 2 runs failed" in done.stderr
     assert "csc became" in done.stderr
     assert json.loads((tmp_path / "c" / "lucir-seed1" / "result.json").read_text())["status"] == "finished"
-    assert cscct(*words).returncode == 1  # and again in this process
+    assert cscct(*arguments).returncode == 1  # also in this process
 
 
-def test_a_config_of_a_comparison_may_name_a_recipe(cscct: Call, tmp_path: Path) -> None:
-    (tmp_path / "c.yaml").write_text(
-        "{recipe: released, dataset: digits, train: {epochs: 1}, loss: {csc: {weight: 2}}}"
-    )
-    small = ("--set", "data.train_per_class=5", "--threads", "1", "--seeds", "1", "--out", "c", "--quiet")
-    done = cscct("compare", "lucir", "lucir+csc", "--config", "c.yaml", *small)
+def test_compare_takes_a_precision(cscct: Call, tmp_path: Path) -> None:
+    small = ("--set", "train.epochs=1", "--set", "data.train_per_class=5", "--seeds", "1", "--out", "c", "--quiet")
+    done = cscct("compare", "replay", "lucir", *small, "--threads", "1", "--precision", "bf16-mixed")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "weight: 2.0" in (tmp_path / "c" / "lucir+csc-seed1" / "config.yaml").read_text()
+    for method in ("replay", "lucir"):
+        assert "precision: bf16-mixed" in (tmp_path / "c" / f"{method}-seed1" / "config.yaml").read_text()
+
+
+@pytest.mark.parametrize("arguments", [["sweep", "study.yaml"], ["reproduce", "tsne"]], ids=" ".join)
+def test_studies_take_a_precision(arguments: list[str], cscct: Call, tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(STUDY)
+    planned = cscct(*arguments, "--precision", "bf16-mixed", "--dry-run", "--json")
+    assert planned.returncode == 0, planned.stderr
+    runs = json.loads(planned.stdout)["runs"]
+    assert len(runs) > 1
+    assert {run["settings"]["numerics"]["precision"] for run in runs} == {"bf16-mixed"}
 
 
 STUDY = """
@@ -93,7 +99,7 @@ grid: {memory.per_class: [2, 5]}
 """
 
 
-def test_sweep_is_planned_run_and_not_repeated(cscct: Call, tmp_path: Path) -> None:
+def test_sweep_plans_and_executes_each_run_once(cscct: Call, tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(STUDY)
     planned = cscct("sweep", "study.yaml", "--dry-run", "--json")
     assert planned.returncode == 0, planned.stderr
@@ -115,7 +121,7 @@ def test_sweep_is_planned_run_and_not_repeated(cscct: Call, tmp_path: Path) -> N
 
     again = cscct("sweep", "study.yaml")
     assert again.returncode == 0
-    assert "finished already" in again.stderr
+    assert "already finished" in again.stderr
     assert {run: run.stat().st_mtime_ns for run in marks} == marks
     after = json.loads(cscct("sweep", "study.yaml", "--dry-run", "--json").stdout)
     assert (after["finished"], after["seconds_left"]) == (4, 0)
@@ -123,23 +129,11 @@ def test_sweep_is_planned_run_and_not_repeated(cscct: Call, tmp_path: Path) -> N
     for setting in ("train.epochs=2", "runtime.precision=bf16-mixed"):
         other = cscct("sweep", "study.yaml", "--set", setting)
         assert other.returncode == 2
-        assert "already holds another run" in other.stderr
-
-
-def test_a_failed_run_does_not_stop_a_sweep(cscct: Call, tmp_path: Path) -> None:
-    (tmp_path / "study.yaml").write_text(
-        STUDY.replace("memory.per_class: [2, 5]", "loss.cross_entropy.weight: [1, 1e39]")
-    )
-    done = cscct("sweep", "study.yaml", "--out", "s")
-    assert done.returncode == 1
-    assert "2 of 4 runs failed" in done.stderr
-    assert "cross_entropy became" in done.stderr
-    entries = json.loads((tmp_path / "s" / "sweep.json").read_text())["methods"]
-    assert [entry["seeds"] for entry in entries] == [1, 0, 1, 0]
+        assert "already contains another run" in other.stderr
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "message"),
     [
         (["sweep", "nothing.yaml"], "cannot be read"),
         (["reproduce", "table9"], "The paper has no 'table9'"),
@@ -149,33 +143,22 @@ def test_a_failed_run_does_not_stop_a_sweep(cscct: Call, tmp_path: Path) -> None
         (["report", "nothing"], "nothing"),
         (["compare", "lucir", "icarl", "--seeds", "1,a"], "--seeds"),
         (["compare", "lucir", "icarl", "--seeds", "1,1"], "twice"),
-        (["compare"], "METHODS"),
-        (["compare", "lucir"], "two or more methods"),
+        (["compare"], "METHOD"),
+        (["compare", "lucir"], "at least two methods"),
         (["compare", "lucir", "icarl", "--set", "loss=5"], "loss must map names"),
         (["compare", "lucir", "icarl", "--set", "recipe=printed"], "recipe is not set with --set"),
         (["compare", "lucir", "icarl", "--device", "mps"], "mps"),
         (["sweep", "study.yaml", "--set", "loss=5"], "loss must map names"),
         (["reproduce", "table3", "--dry-run", "--set", "loss=5"], "loss must map names"),
     ],
-    ids=lambda words: " ".join(words) if isinstance(words, list) else "",
+    ids=lambda arguments: " ".join(arguments) if isinstance(arguments, list) else "",
 )
-def test_mistakes_with_studies(words: list[str], said: str, cscct: Call, tmp_path: Path) -> None:
+def test_user_errors_of_studies(arguments: list[str], message: str, cscct: Call, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "study.yaml").write_text(STUDY)
-    done = cscct(*words)
+    done = cscct(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert said.lower() in done.stderr.lower()
+    assert message.lower() in done.stderr.lower()
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"empty", "study.yaml"}
-
-
-def test_report_of_a_comparison(cscct: Call, tmp_path: Path) -> None:
-    cscct("compare", "lucir", "lucir+cscct", "--seeds", "1", *QUICK, "--out", "c", "--quiet")
-    done = cscct("report", "c")
-    assert done.returncode == 0, done.stderr
-    page = tmp_path / "c" / "report" / "index.html"
-    assert done.stdout == f"Report: {page.relative_to(tmp_path)}\n"
-    assert "lucir+cscct" in page.read_text()
-    again = cscct("report", "c", "--quiet")  # the report's own folder holds no run
-    assert (again.returncode, again.stdout) == (0, "")

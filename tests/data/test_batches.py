@@ -2,7 +2,6 @@ import gc
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 
 import pytest
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 from cscct.data.augment import make_view
 from cscct.data.base import ArrayImages
 from cscct.data.batches import Pool, join, plain_batches, prefetch, training_batches
+from cscct.data.samplers import epoch_images
 from cscct.specs import Stage, TransformSpec
 from cscct.structs import Batch
 
@@ -33,7 +33,7 @@ def epoch(pool: Pool, size: int = 4, seed: int = 1, key: tuple[str | int, ...] =
 
 
 def numbers(batches: list[Batch]) -> list[int]:
-    return [round(one) for batch in batches for one in batch.images[:, 0, 0, 0].tolist()]
+    return [round(value) for batch in batches for value in batch.images[:, 0, 0, 0].tolist()]
 
 
 def test_join() -> None:
@@ -42,14 +42,11 @@ def test_join() -> None:
     assert pool.indices.tolist() == [*range(20, 43), 5, 1, 10, 7, 8, 9]
     assert pool.labels.tolist() == [3] * 20 + [4] * 3 + [0, 0, 1, 2, 2, 2]
     assert pool.is_new.tolist() == [True] * 23 + [False] * 6
-    assert (pool.indices.dtype, pool.labels.dtype, pool.is_new.dtype) == (torch.int64, torch.int64, torch.bool)
-
-
-@pytest.mark.parametrize(("new", "memory", "fresh"), [(NEW, [], True), ([], MEMORY, False), (NEW, [(0, [])], True)])
-def test_join_with_one_side(new: list, memory: list, fresh: bool) -> None:
-    pool = join(new, memory)
-    assert set(pool.is_new.tolist()) == {fresh}
-    assert pool.indices.dtype == torch.int64
+    empty = join([], [])
+    for each in (pool, empty):
+        assert (each.indices.dtype, each.labels.dtype, each.is_new.dtype) == (torch.int64, torch.int64, torch.bool)
+    assert epoch(empty) == []
+    assert epoch_images(empty, stage_of(4)) == 0
 
 
 @pytest.mark.parametrize("size", [1, 4, 7, 28, 29, 100])
@@ -67,12 +64,12 @@ def test_each_sample_once_an_epoch(size: int) -> None:
 
 
 @pytest.mark.parametrize(("size", "sizes"), [(4, [4] * 7), (14, [14, 14]), (28, [28]), (29, [29]), (100, [29])])
-def test_a_last_batch_that_is_not_full_can_be_dropped(size: int, sizes: list[int]) -> None:
-    """Another epoch leaves out other samples; what does not fill a batch is not dropped."""
+def test_drop_last(size: int, sizes: list[int]) -> None:
+    """Each epoch drops other samples; a single incomplete batch is kept."""
     pool, stage = join(NEW, MEMORY), Stage(epochs=2, batch_size=size, drop_last=True)
     epochs = [list(training_batches(VIEW, pool, stage, 1, (0, "train", number), CPU)) for number in range(2)]
-    assert [[len(batch.labels) for batch in one] for one in epochs] == [sizes, sizes]
-    assert (stage.steps(29), stage.images(29)) == (len(sizes), sum(sizes))
+    assert [[len(batch.labels) for batch in epoch] for epoch in epochs] == [sizes, sizes]
+    assert epoch_images(pool, stage) == sum(sizes)
     assert numbers(epochs[0]) == numbers(epoch(pool, size, key=(0, "train", 0)))[: sum(sizes)]
     if sum(sizes) < 29:
         assert set(numbers(epochs[0])) != set(numbers(epochs[1]))
@@ -90,7 +87,7 @@ def test_order_depends_on_the_key_alone() -> None:
         numbers(epoch(pool, key=(2, "train", 0))),
         numbers(epoch(pool, key=(1, "finetune", 0))),
     ]
-    assert len({tuple(one) for one in [first, *others]}) == 5
+    assert len({tuple(order) for order in [first, *others]}) == 5
     assert first != pool.indices.tolist()
 
 
@@ -105,9 +102,9 @@ def test_augmentation_depends_on_the_key_and_the_step() -> None:
         return [batch.images for batch in training_batches(view, same, stage_of(6), seed, (0, "train", number), CPU)]
 
     first, again, later, seeded = images(1, 0), images(1, 0), images(1, 1), images(2, 0)
-    assert all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
-    for one, other in ((first[0], first[1]), (first[0], later[0]), (first[0], seeded[0])):
-        assert not torch.equal(one, other)
+    assert all(torch.equal(x, y) for x, y in zip(first, again, strict=True))
+    for x, y in ((first[0], first[1]), (first[0], later[0]), (first[0], seeded[0])):
+        assert not torch.equal(x, y)
 
 
 @pytest.mark.parametrize("size", [1, 4, 5, 100])
@@ -116,11 +113,6 @@ def test_plain_batches_keep_the_order(size: int) -> None:
     batches = list(plain_batches(VIEW, indices, size, CPU))
     assert [len(batch) for batch in batches] == [len(chunk) for chunk in indices.split(size)]
     assert torch.cat(batches)[:, 0, 0, 0].round().tolist() == indices.tolist()
-
-
-def test_no_images_are_no_batches() -> None:
-    """A process without a share reads nothing; views of files cannot stack nothing."""
-    assert list(plain_batches(VIEW, torch.arange(0), 5, CPU)) == []
 
 
 def test_plain_batches_take_a_variant() -> None:
@@ -134,7 +126,7 @@ def test_plain_batches_take_a_variant() -> None:
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 9])
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 20])
-def test_ahead_keeps_the_order(count: int, depth: int) -> None:
+def test_prefetch_keeps_the_order(count: int, depth: int) -> None:
     def make(step: int) -> int:
         time.sleep(0.002 * (step % 2))
         return step * step
@@ -153,7 +145,7 @@ def started_since(before: set[threading.Thread]) -> set[threading.Thread]:
     return set(threading.enumerate()) - before
 
 
-def test_ahead_prepares_a_few_in_the_background_and_no_more() -> None:
+def test_prefetch_depth() -> None:
     made: list[int] = []
     items = prefetch(lambda step: made.append(step) or threading.get_ident(), 20, depth=2)  # type: ignore[func-returns-value]
     assert made == []  # nothing before the first is asked for
@@ -166,7 +158,7 @@ def test_ahead_prepares_a_few_in_the_background_and_no_more() -> None:
     items.close()  # type: ignore[attr-defined]
 
 
-def test_ahead_passes_on_what_goes_wrong_in_its_place() -> None:
+def test_prefetch_forwards_exceptions() -> None:
     before = set(threading.enumerate())
 
     def make(step: int) -> int:
@@ -182,7 +174,7 @@ def test_ahead_passes_on_what_goes_wrong_in_its_place() -> None:
 
 
 @pytest.mark.parametrize("way", ["close", "break", "raise"])
-def test_ahead_stops_with_its_consumer(way: str) -> None:
+def test_prefetch_stops_with_its_consumer(way: str) -> None:
     before, made = set(threading.enumerate()), []
 
     def make(step: int) -> int:
@@ -192,8 +184,8 @@ def test_ahead_stops_with_its_consumer(way: str) -> None:
 
     def consume() -> None:
         items = prefetch(make, 1000)
-        for one in items:
-            if one == 1:
+        for item in items:
+            if item == 1:
                 if way == "raise":
                     raise InterruptedError
                 break
@@ -213,89 +205,72 @@ def test_ahead_stops_with_its_consumer(way: str) -> None:
     assert len(made) == left <= 5
 
 
-def test_ahead_drops_what_has_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
-    dropped: list[bool] = []
-    cancel = Future.cancel
-    go_on = threading.Event()
+def test_prefetch_cancels_queued_steps() -> None:
+    made, release = list[int](), threading.Event()
 
     def make(step: int) -> int:
         made.append(step)
-        if step == 1:
-            go_on.wait(120)
-        return step
-
-    def noted(future: Future[int]) -> bool:
-        dropped.append(cancel(future))
-        if len(dropped) == 2:  # only now is 1 ready, and a worker free for 2
-            go_on.set()
-        return dropped[-1]
+        return step if step != 1 or release.wait(120) else -1
 
     items = prefetch(make, 1000)
-    next(items)  # 1 is being made, 2 waits
-    assert wait_until(lambda: made == [0, 1])
-    monkeypatch.setattr(Future, "cancel", noted)
+    next(items)
+    assert wait_until(lambda: made == [0, 1])  # step 1 is running, step 2 is queued
+    threading.Timer(1.0, release.set).start()
     items.close()  # type: ignore[attr-defined]
-    assert dropped == [False, True]
     assert made == [0, 1]
 
 
-def test_ahead_by_nothing_starts_no_thread() -> None:
-    made: list[int] = []
-    items = prefetch(lambda step: made.append(step) or threading.get_ident(), 20, depth=0)  # type: ignore[func-returns-value]
-    assert [next(items), next(items)] == [threading.get_ident()] * 2
-    assert made == [0, 1]
-
-
-@pytest.mark.parametrize("start", [0, 1, 5, 7, 8, 20])
-def test_an_epoch_can_be_taken_up_at_any_step(start: int) -> None:
+@pytest.mark.parametrize(
+    ("stage", "steps"), [(stage_of(4), 8), (Stage(epochs=1, batch_size=8, sampler="mixed", views=2), 6)]
+)
+@pytest.mark.parametrize("start", [0, 1, 5, 20])
+def test_epoch_resumes_at_any_step(start: int, stage: Stage, steps: int) -> None:
     noise = torch.randint(0, 256, (60, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     view = make_view(ArrayImages(noise), TransformSpec(padding=2, brightness=0.3))
     exemplars = sum(len(members) for _, members in MEMORY)
     pool = join(NEW, MEMORY, torch.arange(3.0 * exemplars).view(exemplars, 3))
-    whole = list(training_batches(view, pool, stage_of(4), 1, (0, "train", 0), CPU))
-    rest = list(training_batches(view, pool, stage_of(4), 1, (0, "train", 0), CPU, start))
-    assert len(whole) == 8
-    assert len(rest) == max(0, 8 - start)
-    for one, other in zip(whole[start:], rest, strict=True):
-        for a, b in zip(one, other, strict=True):
-            assert torch.equal(a.nan_to_num(-1), b.nan_to_num(-1))
-        assert one.carried is not None
-        assert torch.equal(one.carried.isnan().all(dim=1), one.is_new)
-
-
-def test_training_batches_stop_with_their_consumer() -> None:
-    before = set(threading.enumerate())
-    batches = training_batches(VIEW, join(NEW, MEMORY), stage_of(2), 1, (0,), CPU)
-    next(iter(batches))
-    batches.close()  # type: ignore[attr-defined]
-    assert not started_since(before)
-
-
-def test_bad_images_reach_the_consumer() -> None:
-    pool = Pool(torch.tensor([0, 999]), torch.tensor([0, 0]), torch.tensor([True, True]))
-    with pytest.raises(IndexError):
-        epoch(pool)
+    whole = list(training_batches(view, pool, stage, 1, (0, "train", 0), CPU))
+    rest = list(training_batches(view, pool, stage, 1, (0, "train", 0), CPU, start))
+    assert len(whole) == steps
+    assert len(rest) == max(0, steps - start)
+    for expected, batch in zip(whole[start:], rest, strict=True):
+        for a, b in zip(expected, batch, strict=True):
+            assert a is b is None or torch.equal(a.nan_to_num(-1), b.nan_to_num(-1))
+        assert expected.stored is not None
+        assert torch.equal(expected.stored.isnan().all(dim=1), expected.is_new)
 
 
 @pytest.mark.parametrize("processes", [2, 3, 5])
-def test_shares_of_a_batch_are_the_batch(processes: int) -> None:
+def test_shards_form_the_batch(processes: int) -> None:
     """Augmented as in one process; a share without a sample comes with an image all the same, and no label."""
     spec = TransformSpec(padding=2, flip=True, brightness=0.3)
     view = make_view(ArrayImages(PIXELS * 4 + torch.arange(16, dtype=torch.uint8).view(4, 4)), spec)
-    pool, key = join(NEW, MEMORY), (1, "train", 0)
+    pool, key, stage = join(NEW, MEMORY), (1, "train", 0), Stage(epochs=1, batch_size=9, views=2)
 
     def share(rank: int) -> Callable[[int], slice]:
         return lambda count: slice(count * rank // processes, count * (rank + 1) // processes)
 
-    whole = list(training_batches(view, pool, stage_of(9), 1, key, CPU))
-    parts = [
-        list(training_batches(view, pool, stage_of(9), 1, key, CPU, part=share(rank))) for rank in range(processes)
-    ]
+    whole = list(training_batches(view, pool, stage, 1, key, CPU))
+    parts = [list(training_batches(view, pool, stage, 1, key, CPU, part=share(rank))) for rank in range(processes)]
     assert len(whole[-1].labels) == 2  # fewer than some numbers of processes
     for step, batch in enumerate(whole):
-        mine = [one[step] for one in parts]
-        assert all(len(one.images) == max(1, len(one.labels)) for one in mine)
-        assert torch.equal(torch.cat([one.images[: len(one.labels)] for one in mine]), batch.images)
-        assert torch.equal(torch.cat([one.labels for one in mine]), batch.labels)
-        assert torch.equal(torch.cat([one.is_new for one in mine]), batch.is_new)
+        mine = [part[step] for part in parts]
+        assert all(len(part.images) == max(1, len(part.labels)) for part in mine)
+        assert torch.equal(torch.cat([part.images[: len(part.labels)] for part in mine]), batch.images)
+        assert torch.equal(torch.cat([part.second[: len(part.labels)] for part in mine]), batch.second)
+        assert torch.equal(torch.cat([part.labels for part in mine]), batch.labels)
+        assert torch.equal(torch.cat([part.is_new for part in mine]), batch.is_new)
+
+
+def test_a_second_view_shows_the_same_images_and_leaves_the_first_unchanged() -> None:
+    spec = TransformSpec(padding=2, flip=False, mean=(0.0,), std=(1 / 255,))
+    view = make_view(ArrayImages(PIXELS + 1), spec)
+    pool, key = join(NEW, MEMORY), (1, "train", 0)
+    once, twice = (
+        list(training_batches(view, pool, Stage(epochs=1, batch_size=8, views=views), 1, key, CPU)) for views in (1, 2)
+    )
+    for single, batch in zip(once, twice, strict=True):
+        assert single.second is None
+        assert torch.equal(single.images, batch.images)
+        assert torch.equal(batch.images.amax((1, 2, 3)), batch.second.amax((1, 2, 3)))  # the number of the image
+        assert not torch.equal(batch.images, batch.second)  # crops differ

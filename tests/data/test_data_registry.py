@@ -1,4 +1,3 @@
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,40 +15,11 @@ from cscct.errors import UserError
 REQUEST = sources.LoadRequest(None, skip_bad_images=False, test_fraction=0.2, seed=1, warn=lambda text: None)
 
 
-def test_the_datasets() -> None:
-    assert set(sources.DATASETS) == {"digits", "cifar100", "imagenet-subset", "folder", "arrays"}
-    assert {name: kind.num_classes for name, kind in sources.DATASETS.items()} == {
-        "digits": 10,
-        "cifar100": 100,
-        "imagenet-subset": 100,
-        "folder": None,
-        "arrays": None,
-    }
-    assert [name for name, kind in sources.DATASETS.items() if kind.fetchable] == ["cifar100"]
-    assert all(kind.name == name and kind.summary for name, kind in sources.DATASETS.items())
-
-
-def test_the_registry_itself_imports_nothing_heavy() -> None:
-    """This module alone: an empty package stands in for cscct.data, whose own imports are not judged here."""
-    code = (
-        "import importlib.util, sys, types\n"
-        "package = types.ModuleType('cscct.data')\n"
-        "package.__path__ = importlib.util.find_spec('cscct').submodule_search_locations[0] + '/data',\n"
-        "sys.modules['cscct.data'] = package\n"
-        "import cscct.data.registry\n"
-        "print(*sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = done.stdout.split()
-    assert "cscct.data.registry" in loaded
-    assert not {"torch", "numpy", "sklearn", "PIL", "pooch"} & set(loaded)
-
-
-def test_unknown_name_tells_the_nearest_and_all() -> None:
-    with pytest.raises(UserError, match="no dataset called 'cifar10'; did you mean 'cifar100'") as caught:
+def test_unknown_name() -> None:
+    with pytest.raises(UserError, match=r"Unknown dataset .cifar10. .did you mean 'cifar100'") as caught:
         sources.load("cifar10", REQUEST)
     assert "cifar100, digits, folder, imagenet-subset" in str(caught.value)
-    with pytest.raises(UserError, match=r"no dataset called 'zzz'\. The datasets are"):
+    with pytest.raises(UserError, match=r"Unknown dataset 'zzz'\. The datasets are"):
         sources.load("zzz", REQUEST)
 
 
@@ -77,19 +47,6 @@ def test_digits_pixels_and_labels() -> None:
         rank_in[is_test] += 1
 
 
-def test_digits_split_does_not_depend_on_the_seed() -> None:
-    from dataclasses import replace
-
-    one, two = (
-        sources.load("digits", REQUEST),
-        sources.load("digits", replace(REQUEST, seed=99, test_fraction=0.5)),
-    )
-    np.testing.assert_array_equal(one.test.labels, two.test.labels)
-    assert isinstance(one.test.images, ArrayImages)
-    assert isinstance(two.test.images, ArrayImages)
-    assert torch.equal(one.test.images.pixels, two.test.images.pixels)
-
-
 def made(train: list[int], test: list[int], images: int | None = None) -> Dataset:
     def split(labels: list[int]) -> Split:
         count = len(labels) if images is None else images
@@ -114,16 +71,6 @@ def test_every_loaded_dataset_is_checked(monkeypatch: pytest.MonkeyPatch, datase
     sources.register(sources.DatasetKind("mine", "", 3, lambda request: dataset, fetchable=False))
     with pytest.raises(UserError, match=message):
         sources.load("mine", REQUEST)
-
-
-def test_register_and_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "DATASETS", dict(sources.DATASETS))
-    dataset = made([0, 1, 2], [2, 1, 0])
-    kind = sources.DatasetKind("mine", "", 3, lambda request: dataset, fetchable=False)
-    sources.register(kind)
-    assert sources.load("mine", REQUEST) is dataset
-    with pytest.raises(UserError, match="already a dataset called 'mine'"):
-        sources.register(kind)
 
 
 def test_default_data_dir(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Downloads from a server on this machine; nothing here needs a network."""
+"""Downloads from a local server, without a network."""
 
 import hashlib
 import io
@@ -54,7 +54,7 @@ class Server:
 
 @pytest.fixture(autouse=True)
 def straight_to_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy of this machine must not come between the test and its own server."""
+    """Bypass the proxy of this machine."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
 
@@ -116,7 +116,7 @@ def test_default_folder(server: Server, tmp_path: Path, monkeypatch: pytest.Monk
     assert path == tmp_path / "cifar-100-python.tar.gz"
 
 
-def test_a_complete_file_is_not_fetched_again_and_a_wrong_one_is(server: Server, tmp_path: Path) -> None:
+def test_only_wrong_files_are_fetched_again(server: Server, tmp_path: Path) -> None:
     path = get(server, tmp_path)
     get(server, tmp_path)
     assert server.requests == 1
@@ -126,20 +126,20 @@ def test_a_complete_file_is_not_fetched_again_and_a_wrong_one_is(server: Server,
     assert path.read_bytes() == server.data
 
 
-def test_a_broken_off_download_leaves_nothing(server: Server, tmp_path: Path) -> None:
+def test_incomplete_download(server: Server, tmp_path: Path) -> None:
     server.cut = len(server.data) // 2
-    with pytest.raises(UserError, match=r"download of .* failed: .*put it at .*cifar-100-python.tar.gz"):
+    with pytest.raises(UserError, match=r"download of .* failed: .*save it as .*cifar-100-python.tar.gz"):
         get(server, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_has_another_checksum_is_not_kept(server: Server, tmp_path: Path) -> None:
+def test_wrong_checksum(server: Server, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="does not have the published checksum"):
         fetch("cifar100", tmp_path, False, no_warning, base_url=server.url)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_server_says_no(server: Server, tmp_path: Path) -> None:
+def test_http_error(server: Server, tmp_path: Path) -> None:
     server.status = 404
     with pytest.raises(UserError, match="failed: the server answered 404 Not Found"):
         get(server, tmp_path)
@@ -148,7 +148,7 @@ def test_server_says_no(server: Server, tmp_path: Path) -> None:
 
 def test_no_server(server: Server, tmp_path: Path) -> None:
     server.close()
-    with pytest.raises(UserError, match="failed: there is no connection to the server"):
+    with pytest.raises(UserError, match="failed: the server cannot be reached"):
         get(server, tmp_path)
 
 
@@ -158,13 +158,13 @@ def test_folder_that_cannot_be_made(server: Server, tmp_path: Path) -> None:
         get(server, tmp_path / "file" / "sub")
 
 
-def test_what_was_fetched_must_load(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetched_file_must_load(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cifar, "_LAYOUT", cifar._Layout(3, {"train": 2, "test": 1}, cifar._LAYOUT.md5))
-    with pytest.raises(UserError, match="does not hold CIFAR-100"):
+    with pytest.raises(UserError, match="does not contain CIFAR-100"):
         get(server, tmp_path)
 
 
-def test_extracted_files_that_go_first_are_told(server: Server, tmp_path: Path) -> None:
+def test_warning_about_extracted_files(server: Server, tmp_path: Path) -> None:
     folder = tmp_path / "cifar-100-python"
     folder.mkdir()
     for name in ("train", "test", "meta"):
@@ -179,13 +179,13 @@ def test_extracted_files_that_go_first_are_told(server: Server, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("digits", "comes with scikit-learn"),
+        ("digits", "part of scikit-learn"),
         ("folder", "your own images"),
         ("imagenet-subset", "licence.*`cscct data check imagenet-subset --data-dir DIR`"),
         ("cifar", "did you mean 'cifar100'"),
     ],
 )
-def test_what_cannot_be_fetched(tmp_path: Path, name: str, message: str) -> None:
+def test_datasets_without_download(tmp_path: Path, name: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         fetch(name, tmp_path, False, no_warning)
     assert list(tmp_path.iterdir()) == []

@@ -1,13 +1,12 @@
-"""Image files are decoded as a person sees them, and told from other files."""
+"""Decoding and detection of image files."""
 
-from __future__ import annotations
-
+import sys
 from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, features
 
 from cscct.data import image_files
 from cscct.errors import UserError
@@ -27,7 +26,7 @@ def test_read_image_gives_rgb(tmp_path: Path, name: str, mode: str, recwarn: pyt
     assert not recwarn.list
 
 
-def test_palette_with_transparency_gives_no_remark(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+def test_palette_with_transparency(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
     image = Image.new("P", (2, 1))
     image.putpalette([10, 20, 30, 40, 50, 60])
     image.putdata([0, 1])
@@ -52,6 +51,41 @@ def test_exif_orientation_is_followed(tmp_path: Path) -> None:
     assert upright.getpixel((0, 0)) == (255, 0, 0)
 
 
+@pytest.mark.parametrize(("suffix", "package"), [(".heic", "pillow_heif"), (".avif", "PIL")])
+def test_photos_of_phones(tmp_path: Path, suffix: str, package: str) -> None:
+    """They are found by their content, turned upright, and damaged ones are reported."""
+    if suffix == ".heic":
+        pytest.importorskip(package, reason="pip install 'cscct[heif]'").register_heif_opener()
+    elif not features.check("avif"):
+        pytest.skip("needs Pillow 11.3")
+    image = Image.new("RGB", (64, 32), (200, 60, 60))
+    image.paste((60, 60, 200), (32, 0, 64, 32))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    path = tmp_path / f"x{suffix}"
+    image.save(path, exif=exif.tobytes())
+    path = path.rename(tmp_path / "x.image")
+    assert image_files.looks_like_image(path)
+    assert image_files.quick_fault(path) is None
+    upright = np.asarray(image_files.read_image(path))
+    assert upright.shape == (64, 32, 3)
+    np.testing.assert_allclose(upright[8, 16], (200, 60, 60), atol=30)
+    np.testing.assert_allclose(upright[56, 16], (60, 60, 200), atol=30)
+    path.write_bytes(path.read_bytes()[:-200])
+    assert image_files.full_fault(path)
+
+
+@pytest.mark.parametrize(("brand", "advice"), [(b"heic", "cscct\\[heif\\]"), (b"avif", "Pillow 11.3")])
+def test_decoders_that_are_missing(tmp_path: Path, brand: bytes, advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    monkeypatch.setattr(features, "check", lambda name: False)
+    path = tmp_path / "x.jpg"
+    path.write_bytes(b"\0\0\0\x14ftyp" + brand + b"\0\0\0\0mif1")
+    with pytest.raises(UserError, match=advice):
+        image_files.read_image(path)
+    assert "convert" in str(image_files.quick_fault(path))
+
+
 def test_read_image_names_the_bad_file(tmp_path: Path) -> None:
     (tmp_path / "x.jpg").write_text("no picture")
     with pytest.raises(UserError, match=r"x.jpg cannot be read: not an image"):
@@ -72,12 +106,12 @@ def test_postscript_is_not_opened(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [(5, 40), (7, 7), (40, 5), (1, 1)])
 def test_tiny_jpegs_are_read(size: tuple[int, int], tmp_path: Path) -> None:
-    """An eighth of their side is no pixel at all."""
+    """An eighth of the side is less than a pixel."""
     Image.new("RGB", size, (200, 10, 10)).save(tmp_path / "x.jpg")
     image, full = image_files.read_reduced(tmp_path / "x.jpg", lambda *_: 8)
     assert full == size
     assert min(image.size) >= 1
-    assert image_files.fault_in_full(tmp_path / "x.jpg") is None
+    assert image_files.full_fault(tmp_path / "x.jpg") is None
 
 
 @pytest.mark.parametrize("name", ["x.jpg", "x.tif", "x.png"])

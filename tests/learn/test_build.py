@@ -1,6 +1,4 @@
-"""From settings to parts: what depends on the machine."""
-
-from __future__ import annotations
+"""Construction of a learner: parts that depend on the machine."""
 
 import ctypes
 import os
@@ -70,18 +68,10 @@ assert (default, block()) == ((1, False), (0, True)), default
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="a C library without mallinfo2")
-def test_the_c_library_understands_it() -> None:
+def test_malloc_options_in_glibc() -> None:
     env = {name: value for name, value in os.environ.items() if "MALLOC" not in name and name != "GLIBC_TUNABLES"}
     done = subprocess.run([sys.executable, "-c", KEPT], env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-
-
-def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Other:
-        pass
-
-    monkeypatch.setattr(device.ctypes, "CDLL", lambda _: Other())
-    device.keep_freed_memory()
 
 
 def test_every_learner_on_a_cpu_keeps_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:

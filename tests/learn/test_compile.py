@@ -1,6 +1,4 @@
-"""torch.compile as a setting: the same learning, from the command line to the result."""
-
-from __future__ import annotations
+"""Training with torch.compile."""
 
 import shutil
 from functools import partial
@@ -20,7 +18,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ 
 
 
 @needs_compiler
-def test_a_compiled_network_says_what_a_plain_one_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_network_gives_the_same_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By way of the C++ compiler. Not from torch's common cache, which may hold code for another processor."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     torch._dynamo.reset()
@@ -35,7 +33,7 @@ def test_a_compiled_network_says_what_a_plain_one_says(tmp_path: Path, monkeypat
 
 
 @needs_compiler
-def test_compiled_networks_learn_what_plain_ones_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the same graphs, forward and backward, but without translating them to C++, which takes most of the time."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     torch._dynamo.reset()

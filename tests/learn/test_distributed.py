@@ -1,6 +1,4 @@
-"""One batch over several processes gives what it gives in one."""
-
-from __future__ import annotations
+"""A batch over several processes gives the same result as in one."""
 
 import json
 import os
@@ -17,10 +15,10 @@ import torch
 from safetensors.torch import load_file
 
 from conftest import signal_plugin, without_timings
+from cscct.classifier.run_model import load_run
 from cscct.data.registry import LoadRequest, load
 from cscct.learn.distributed import SINGLE_PROCESS, shard_sizes
 from cscct.runs.folder import RunFolder
-from cscct.runs.model import load_model
 
 # Run by each process of a group: a few steps' losses and gradients, without stepping, written by the leader.
 SCRIPT = """
@@ -29,9 +27,11 @@ import torch
 from safetensors.torch import save_file
 from conftest import Silent, learner_for
 from cscct.data.batches import Pool
+from cscct.features import nearest_mean
 from cscct.learn.loop import StageInputs, _losses
 from cscct.learn.distributed import launch
-from cscct.losses import WeightedSum
+from cscct.losses import Term, WeightedSum
+from dataclasses import dataclass
 from pathlib import Path
 from cscct.plugins import load_plugins
 from cscct.structs import Batch
@@ -42,6 +42,18 @@ group = launch(devices, 1, "cpu")
 
 
 load_plugins([Path(sys.argv[3])])
+
+
+@dataclass(frozen=True)
+class Agreement(Term):
+    name = "agreement"
+    needs_full_batch = True  # compares every sample with every other one
+
+    def value(self, step):
+        products = step.student.features @ step.second.features.T
+        return (products - step.teacher.features @ step.second_teacher.features.T).square().mean()
+
+
 BASES = ("icarl", "lucir", "podnet", "er-ace", "der++", "rkd")
 
 
@@ -51,7 +63,7 @@ def measure(base):
     first, second = learner.stream.tasks[:2]
     learner.learn(first, Silent())  # in every process alone: the same bits
     learner.teacher = learner.network.frozen_copy()
-    learner.network.head.grow(learner._first_rows(second, learner._class_features(second)))
+    learner.network.head.grow(learner._initial_weights(second, learner._class_features(second)))
     torch.manual_seed(0)
     with torch.no_grad():  # away from the teacher, so that no distance is zero
         for parameter in learner.network.parameters():
@@ -76,13 +88,17 @@ def measure(base):
         labels = torch.tensor([owner[i] for i in chosen])
         part = group.shard(len(chosen))
         own = part if part.stop > part.start else slice(0, 1)
-        images = learner.stream.train_view.train(indices, torch.Generator().manual_seed(1), own)
-        stored = {i: row for label, rows in learner.memory.carried.items()
+        images, second_view = (
+            learner.stream.train_view.train(indices, torch.Generator().manual_seed(seed), own) for seed in (1, 2))
+        stored = {i: row for label, rows in learner.memory.stored.items()
                   for i, row in zip(learner.memory.exemplars[label], rows)}
         nothing = torch.full((second.n_old,), torch.nan)
-        carried = torch.stack([stored.get(i, nothing) for i in chosen])[part] if stored else None
-        batch = Batch(images, labels[part], (labels >= second.n_old)[part], carried)
-        loss = WeightedSum(learner.config.terms, second)
+        stored = torch.stack([stored.get(i, nothing) for i in chosen])[part] if stored else None
+        batch = Batch(images, labels[part], (labels >= second.n_old)[part], stored)
+        terms = learner.config.terms
+        if base == "rkd":
+            batch, terms = batch._replace(second=second_view), (*terms, Agreement(weight=0.1))
+        loss = WeightedSum(terms, second)
         nets = learner.network, learner.teacher
         work = StageInputs("train", second, *nets, loss, parameters, lambda *_: [], False, group)
         learner.network.eval()  # batch norm frozen: its statistics are each process's own
@@ -103,10 +119,10 @@ def measure(base):
         learner.stream.train_view, torch.tensor(new))
     found["few features"] = learner.evaluator.__class__(learner.network, 7, torch.device("cpu"), group).features(
         learner.stream.train_view, torch.tensor(new[:1]))
-    indices, labels = learner.stream.seen_test(second.n_old)
+    indices, labels = learner.stream.seen_images(second.n_old)
     reader = learner.evaluator.__class__(learner.network, 7, torch.device("cpu"), group)
     means = torch.randn(second.n_seen, 64, generator=torch.Generator().manual_seed(3))
-    confusion, found["tested"] = reader.test(learner.stream.test_view, indices, labels, means)
+    confusion, found["tested"], _ = reader.test(learner.stream.test_view, indices, labels, {"nme": nearest_mean(means)})
     found["confusion"] = confusion["nme"]
     return {f"{base}: {name}": value.contiguous() for name, value in found.items()}
 
@@ -178,7 +194,7 @@ def child_of(process: subprocess.Popen[str]) -> int:
     return python[0]
 
 
-def test_a_run_of_two_processes_is_killed_and_goes_on_in_one(cscct: Any, tmp_path: Path) -> None:
+def test_killed_run_of_two_processes_resumes_in_one(cscct: Any, tmp_path: Path) -> None:
     """With another number of processes sums have other roundings: the same place and the same learning, not the same
     bits."""
     words = ["run", "lucir+cscct", "digits", *QUICK, "--set", "train.epochs=8", "--out", "two", "--quiet"]
@@ -213,7 +229,7 @@ def test_two_processes_compute_with_one_network(tmp_path: Path) -> None:
     results = [json.loads((tmp_path / name / "result.json").read_text()) for name in ("whole", "two")]
     assert without_timings(results[0]) == without_timings(results[1])
 
-    model, dataset = load_model(tmp_path / "two"), load("digits", LoadRequest(None, False, 0.2, 1, print))
+    model, dataset = load_run(tmp_path / "two"), load("digits", LoadRequest(None, False, 0.2, 1, print))
     labels = torch.tensor([model.class_names.index(dataset.class_names[label]) for label in dataset.test.labels])
     said = torch.tensor([model.class_names.index(name) for name in model.predict(dataset.test.images.pixels)])  # type: ignore[union-attr]
     found = torch.bincount(10 * labels + said, minlength=100).view(10, 10)
@@ -222,7 +238,7 @@ def test_two_processes_compute_with_one_network(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("victim", ["leader", "other"])
-def test_when_one_of_two_processes_is_killed_the_other_stops_and_says_so(victim: str, tmp_path: Path) -> None:
+def test_killed_process_stops_the_other(victim: str, tmp_path: Path) -> None:
     words = ["run", "lucir+cscct", "digits", *QUICK, "--out", "two", "--devices", "2", "--set", "train.epochs=200"]
     leader = start(tmp_path, *words, "--quiet")
     until(leader, lambda: (tmp_path / "two" / "checkpoints").is_dir())

@@ -1,6 +1,4 @@
-"""The learner: what it keeps, what it says, and that it is the same twice."""
-
-from __future__ import annotations
+"""The learner: memory, evaluation and reproducibility."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -13,11 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from conftest import Silent, learner_for, run_quietly, without_timings
-from cscct.errors import RunFailed
-from cscct.learn.predict import HEADLINES, matrix_row
+from cscct.features import DEFAULT_PREDICTORS
+from cscct.learn.evaluation import matrix_row
 from cscct.losses import Term
 from cscct.memory import herd
-from cscct.structs import SeenClasses, Step, Task
+from cscct.structs import SeenClasses, Step
 
 SMALL = ("train.epochs=2", "data.train_per_class=30")
 
@@ -67,7 +65,7 @@ def test_evaluation_agrees_with_one_image_at_a_time() -> None:
     confusion = learner.evaluate(task).confusion
     rows = {name: matrix_row(counts, learner.stream.tasks[:2]) for name, counts in confusion.items()}
     learner.network.eval()
-    right, close = ({head: [0, 0] for head in HEADLINES} for _ in range(2))
+    right, close = ({head: [0, 0] for head in DEFAULT_PREDICTORS} for _ in range(2))
     with torch.no_grad():
         for label in range(task.n_seen):
             for index in learner.stream.test[label]:
@@ -75,7 +73,7 @@ def test_evaluation_agrees_with_one_image_at_a_time() -> None:
                 distances = (learner.means - F.normalize(output.features, dim=1)).norm(dim=1)
                 part = int(label >= task.n_old)
                 scores = {"classifier": output.scores[0], "nme": -distances}
-                scores |= {name: one.scores(output.features)[0] for name, one in learner.linear.items()}
+                scores |= {name: predictor.scores(output.features)[0] for name, predictor in learner.linear.items()}
                 for head, values in scores.items():
                     best, second = values.topk(2).values.tolist()
                     right[head][part] += int(values.argmax()) == label
@@ -83,55 +81,49 @@ def test_evaluation_agrees_with_one_image_at_a_time() -> None:
     for head, row in rows.items():
         for part, size in enumerate((6 * task.n_old, 6 * task.n_new)):
             assert row[part] * size / 100 == pytest.approx(right[head][part], abs=close[head][part] + 1e-6)
-    assert set(rows) == set(HEADLINES)
+    assert set(rows) == set(DEFAULT_PREDICTORS)
     assert sum(sum(counts) for counts in close.values()) < 8  # of 144
 
 
-def test_a_test_gives_the_features_it_read() -> None:
+def test_evaluation_returns_features() -> None:
     learner = learner_for("lucir", *SMALL, "data.test_per_class=6", "runtime.eval_batch_size=7")
     task = learner.stream.tasks[0]
     learner.learn(task, Silent())
-    indices, _ = learner.stream.seen_test(task.n_seen)
+    indices, _ = learner.stream.seen_images(task.n_seen)
     expected = learner.evaluator.features(learner.stream.test_view, indices)
     assert torch.equal(learner.evaluate(task).features, expected)
 
 
-def test_matrix_row_counts_images_of_each_task() -> None:
-    confusion = torch.tensor([[8, 2, 0], [1, 1, 0], [3, 0, 9]])
-    tasks = (Task(0, 0, 2), Task(1, 2, 1))
-    assert matrix_row(confusion, tasks) == [75.0, 75.0]
-
-
 @dataclass(frozen=True)
 class Probe(Term):
-    """Remembers what the steps say of the classes."""
+    """Records the class statistics of each step."""
 
     name = "probe"
     first_task = True
-    heard: list[SeenClasses | None] = field(default_factory=list)
+    seen_classes: list[SeenClasses | None] = field(default_factory=list)
 
     def value(self, step: Step) -> Tensor:
-        self.heard.append(step.classes)
+        self.seen_classes.append(step.classes)
         return step.student.features.sum() * 0.0
 
 
 def test_classes_in_the_previous_space() -> None:
-    """Where old and new classes lay before a task, their similarities, and how many images each has in it."""
+    """Means, similarities and image counts of old and new classes before a task."""
     learner = learner_for("replay", *SMALL)
     probe = Probe()
     learner.config = replace(learner.config, terms=(*learner.config.terms, probe))
     first, second = learner.stream.tasks[:2]
     learner.learn(first, Silent())
-    assert probe.heard
-    assert set(probe.heard) == {None}
+    assert probe.seen_classes
+    assert set(probe.seen_classes) == {None}
     old, stream = learner.means.clone(), learner.stream
     read = {c: learner.evaluator.features(stream.train_view, torch.tensor(stream.train[c])) for c in second.classes}
-    new = torch.stack([F.normalize(F.normalize(one, dim=1).mean(dim=0), dim=0) for one in read.values()])
-    probe.heard.clear()
+    new = torch.stack([F.normalize(F.normalize(rows, dim=1).mean(dim=0), dim=0) for rows in read.values()])
+    probe.seen_classes.clear()
     learner.learn(second, Silent())
     assert learner.similarity.shape == (second.n_new, second.n_old)
     torch.testing.assert_close(learner.similarity, new @ old.T, atol=1e-5, rtol=0)
-    for seen in probe.heard:
+    for seen in probe.seen_classes:
         assert seen is not None
         torch.testing.assert_close(seen.means, torch.cat([old, new]), atol=1e-5, rtol=0)
         assert seen.counts.tolist() == [learner.memory.quota(second.n_old)] * second.n_old + [
@@ -139,34 +131,57 @@ def test_classes_in_the_previous_space() -> None:
         ]
 
 
+@pytest.mark.parametrize("views", [1, 2])
+def test_both_networks_read_the_second_view(views: int) -> None:
+    steps: list[Step] = []
+
+    @dataclass(frozen=True)
+    class Recorder(Term):
+        name = "recorder"
+        first_task = True
+
+        def value(self, step: Step) -> Tensor:
+            steps.append(step)
+            return step.student.features.sum() * 0.0
+
+    learner = learner_for("replay", "train.epochs=1", "data.train_per_class=30", f"train.views={views}")
+    learner.config = replace(learner.config, terms=(*learner.config.terms, Recorder()))
+    first, second = learner.stream.tasks[:2]
+    learner.learn(first, Silent())
+    teacher = learner.network.frozen_copy()
+    assert all(step.second_teacher is None for step in steps)
+    steps.clear()
+    learner.learn(second, Silent())
+    assert steps
+    for step in steps:
+        if views == 1:
+            assert step.batch.second is step.second is step.second_teacher is None
+            continue
+        assert step.batch.second is not None
+        assert step.second is not None
+        assert step.second_teacher is not None
+        assert not torch.equal(step.second.features, step.student.features)
+        assert step.second.logits.requires_grad
+        assert step.second.logits.shape == step.student.logits.shape
+        read = teacher(step.batch.second).features
+        torch.testing.assert_close(step.second_teacher.features, read, atol=1e-4, rtol=1e-4)
+
+
 def test_imprinted_rows_before_training() -> None:
     learner = learner_for("lucir", *SMALL)
     first, second = learner.stream.tasks[:2]
     learner.learn(first, Silent())
-    rows = learner._first_rows(second, learner._class_features(second))
+    rows = learner._initial_weights(second, learner._class_features(second))
     old = learner.network.head.weight.detach()
     assert rows.shape == (second.n_new, 64)
     assert rows.norm(dim=1).numpy() == pytest.approx(old.norm(dim=1).mean().item(), rel=1e-5)
 
 
-@pytest.mark.parametrize("term", ["cross_entropy", "csc"])
-def test_a_loss_that_is_not_finite_stops_the_run(term: str, tmp_path: Path) -> None:
-    with pytest.raises(
-        RunFailed, match=rf"{term} became -?(inf|nan) in task {1 if term == 'cross_entropy' else 2}.*step"
-    ):
-        run_quietly(tmp_path / "run", "lucir+csc", *SMALL, f"loss.{term}.weight=1e39")
-
-
-def test_literal_form_fails_with_its_reason(tmp_path: Path) -> None:
-    with pytest.raises(RunFailed, match="literal form needs positive similarities"):
-        run_quietly(tmp_path / "run", "lucir+ct", *SMALL, "loss.ct.form=literal")
-
-
-@pytest.mark.parametrize("drop_last", [False, True])
-def test_planned_images_are_those_seen(drop_last: bool) -> None:
+@pytest.mark.parametrize("setting", ["views=2", "drop_last=true", "sampler=mixed", "sampler=replay"])
+def test_planned_images_are_those_seen(setting: str) -> None:
     listener = Silent()
-    drop = (f"train.drop_last={drop_last}", f"finetune.drop_last={drop_last}")
-    learner = learner_for("podnet", *SMALL, *drop, "train.batch_size=7", "finetune.batch_size=7")
+    sets = (f"{stage}.{text}" for stage in ("train", "finetune") for text in (setting, "batch_size=7"))
+    learner = learner_for("podnet", *SMALL, *sets)
     seen = 0
     real = listener.step
 
@@ -185,7 +200,7 @@ def test_planned_images_are_those_seen(drop_last: bool) -> None:
 
 def test_learning_rates_of_the_schedule_are_used() -> None:
     listener = Silent()
-    learner = learner_for("podnet", "train.epochs=4", "train.schedule.offset=-1", "data.train_per_class=20")
+    learner = learner_for("podnet", "train.epochs=4", "train.schedule.epoch_offset=-1", "data.train_per_class=20")
     learner.learn(learner.stream.tasks[0], listener)
     rates = [record["lr"] for record in listener.epochs]
     assert rates == pytest.approx([0.1 * (1 + math.cos(math.pi * max(0, e - 1) / 4)) / 2 for e in range(4)])

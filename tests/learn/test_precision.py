@@ -1,20 +1,18 @@
 """Networks in 16 bits, losses in 32."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
 import torch
 
 from conftest import Silent, learner_for
-from cscct.learn.precision import FULL, precision_of
+from cscct.learn.device import FULL_PRECISION, precision_context
 
 QUICK = ("train.epochs=6", "data.train_per_class=40", "data.test_per_class=20")
 
 
 @pytest.mark.parametrize("base", ["icarl", "lucir", "podnet"])
-def test_bf16_learns_what_32_bits_learn(base: str) -> None:
+def test_bf16_training(base: str) -> None:
     first_steps = {}
     for precision in ("32-true", "bf16-mixed"):
         more = ["finetune.epochs=2"] if base == "podnet" else []
@@ -43,5 +41,5 @@ def test_losses_see_at_least_32_bits() -> None:
     assert output.maps[0].dtype == torch.bfloat16  # so the setting does something
 
 
-def test_full_precision_costs_nothing() -> None:
-    assert precision_of("32-true", torch.device("cpu")) is FULL
+def test_full_precision_has_no_context() -> None:
+    assert precision_context("32-true", torch.device("cpu")) is FULL_PRECISION

@@ -1,7 +1,5 @@
 """Which tensors change in which stage, and that the rest keep their bits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -37,7 +35,7 @@ def groups(before: dict[str, Tensor], after: dict[str, Tensor]) -> dict[str, boo
 
 @pytest.fixture
 def stages(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, dict[str, bool]]]:
-    """Records what each stage of each task changed."""
+    """Records the tensors that each stage changed."""
     seen: list[tuple[str, int, dict[str, bool]]] = []
     real = learner_module.run_stage
 

@@ -1,3 +1,5 @@
+"""Less-forget constraint and margin ranking loss of LUCIR, and POD-flat."""
+
 import numpy as np
 import pytest
 import torch
@@ -19,7 +21,7 @@ def test_vectors_of_margin_ranking() -> None:
     value = margin_ranking(cosines, y, n_old, **options).item()
     assert value == pytest.approx(vector("lucir/margin_ranking_K2"), abs=1e-6)
     assert margin_ranking(cosines, torch.full_like(y, 3), n_old).item() == vector("lucir/margin_ranking_no_old")
-    # One new class: k is cut to 1.
+    # A single new class limits k to 1.
     assert vector("lucir/margin_ranking_K1_one_new_class/scores") == "logits_before_scale[:, :4]"
     value = margin_ranking(cosines[:, :4], tensor("lucir/margin_ranking_K1_one_new_class/y"), n_old).item()
     assert value == pytest.approx(vector("lucir/margin_ranking_K1_one_new_class/value"), abs=1e-6)
@@ -27,13 +29,13 @@ def test_vectors_of_margin_ranking() -> None:
 
 @pytest.mark.parametrize("function", [less_forget, pod_flat])
 @pytest.mark.parametrize("shape", [(1, 1), (1, 4), (5, 3), (8, 6)])
-def test_less_forget_slow_version(function, shape: tuple[int, int]) -> None:
+def test_less_forget_reference_implementation(function, shape: tuple[int, int]) -> None:
     student, teacher = np.random.default_rng(shape).normal(size=(2, *shape))
     compare(lambda s: function(s, torch.from_numpy(teacher)), lambda s: oracles.less_forget(s, teacher), student)
 
 
 @pytest.mark.parametrize("function", [less_forget, pod_flat])
-def test_less_forget_looks_at_directions(function) -> None:
+def test_less_forget_depends_on_directions_only(function) -> None:
     student, teacher = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 6, 4)))
     stretch = torch.linspace(0.1, 30, 6, dtype=torch.float64)[:, None]
     value = function(student, teacher).item()
@@ -46,10 +48,10 @@ def test_less_forget_looks_at_directions(function) -> None:
 @pytest.mark.parametrize("margin", [0.5, 0.1])
 @pytest.mark.parametrize("k", [1, 2, 5])
 @pytest.mark.parametrize(("samples", "old", "new"), [(1, 1, 1), (5, 2, 1), (8, 3, 4), (6, 4, 2)])
-def test_margin_ranking_slow_version(samples: int, old: int, new: int, k: int, margin: float) -> None:
+def test_margin_ranking_reference_implementation(samples: int, old: int, new: int, k: int, margin: float) -> None:
     rng = np.random.default_rng([samples, old, new])
     scores, labels = rng.uniform(-1, 1, (samples, old + new)), rng.integers(0, old + new, samples)
-    labels[0] = 0  # at least one old sample; the case without has its own test
+    labels[0] = 0  # an old sample; batches without old samples have a separate test
     compare(
         lambda x: margin_ranking(x, torch.from_numpy(labels), old, k, margin),
         lambda x: oracles.margin_ranking(x, labels, old, k, margin),
@@ -59,7 +61,7 @@ def test_margin_ranking_slow_version(samples: int, old: int, new: int, k: int, m
 
 @pytest.mark.parametrize(("old", "label"), [(3, 4), (0, 0), (5, 2)])
 def test_margin_ranking_without_old_or_new(old: int, label: int) -> None:
-    """No sample of an old class, no old class, no new class."""
+    """Zero without a sample of an old class, without old classes and without new classes."""
     cosines = torch.rand(4, 5, requires_grad=True)
     value = margin_ranking(cosines, torch.full((4,), label), old)
     value.backward()
@@ -77,16 +79,16 @@ def test_margin_ranking_invariances() -> None:
     )
     old = labels < 3
     assert margin_ranking(cosines[old], labels[old], 3).item() == pytest.approx(value, abs=1e-12)
-    clear = torch.eye(6, dtype=torch.float64)
-    assert margin_ranking(clear, torch.arange(6), 3).item() == 0
+    separated = torch.eye(6, dtype=torch.float64)
+    assert margin_ranking(separated, torch.arange(6), 3).item() == 0
 
 
 @pytest.mark.parametrize("function", [less_forget, pod_flat])
 @pytest.mark.parametrize(
     ("student", "teacher"), [((4, 3), (4, 2)), ((4, 3), (5, 3)), ((4,), (4,)), ((2, 3, 4), (2, 3, 4))]
 )
-def test_less_forget_wrong_shapes(function, student: tuple[int, ...], teacher: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=r"two matrices of one shape \(samples, dimensions\), not \("):
+def test_less_forget_invalid_shapes(function, student: tuple[int, ...], teacher: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"matrices of the same shape \(samples, features\), not \("):
         function(torch.zeros(student), torch.zeros(teacher))
 
 
@@ -94,12 +96,12 @@ def test_less_forget_wrong_shapes(function, student: tuple[int, ...], teacher: t
     ("cosines", "labels", "k", "message"),
     [
         ((4,), [0] * 4, 2, r"scores must be a matrix \(samples, classes\), not \(4,\)"),
-        ((4, 3), [0] * 3, 2, r"labels must hold one entry for each of the 4 samples"),
-        ((2, 3), [0, 3], 2, r"labels run from 0 to 3, but there are 3 classes"),
-        ((2, 3), [-1, 0], 2, r"labels run from -1"),
+        ((4, 3), [0] * 3, 2, r"labels must hold a value for each of the 4 samples"),
+        ((2, 3), [0, 3], 2, r"labels range from 0 to 3, but the scores have 3 classes"),
+        ((2, 3), [-1, 0], 2, r"labels range from -1"),
         ((2, 3), [0, 1], 0, r"k must be positive, not 0"),
     ],
 )
-def test_margin_ranking_wrong_arguments(cosines: tuple[int, ...], labels: list[int], k: int, message: str) -> None:
+def test_margin_ranking_invalid_arguments(cosines: tuple[int, ...], labels: list[int], k: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         margin_ranking(torch.zeros(cosines), torch.tensor(labels), 1, k)

@@ -1,6 +1,4 @@
-"""CSC and CT as modules are their functions times a weight."""
-
-from __future__ import annotations
+"""The modules of CSC and CT are their functions times a weight."""
 
 import pytest
 import torch
@@ -30,7 +28,7 @@ def test_values_and_gradients(batch: tuple[torch.Tensor, torch.Tensor, torch.Ten
         assert torch.equal(*gradients)
 
 
-def test_mistakes_are_told_when_they_are_made() -> None:
+def test_constructors_check_their_arguments() -> None:
     with pytest.raises(ValueError, match="form must be"):
         ControlledTransfer(form="best")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="temperature must be positive"):

@@ -1,6 +1,4 @@
-"""Losses that tell new samples from those of the memory."""
-
-from __future__ import annotations
+"""Replay losses, which treat new samples and samples of the memory differently."""
 
 import numpy as np
 import pytest
@@ -11,10 +9,10 @@ from cscct.losses import logit_replay, memory_cross_entropy, new_cross_entropy
 
 LABELS = torch.tensor([0, 3, 1, 4, 2, 3, 0])
 IS_NEW = LABELS >= 3
-LOGITS = np.random.default_rng(1).normal(size=(7, 6))  # three old classes, three new, of which 5 is not in the batch
+LOGITS = np.random.default_rng(1).normal(size=(7, 6))  # three old and three new classes; class 5 is not in the batch
 
 
-def test_new_samples_see_the_columns_of_their_task() -> None:
+def test_columns_of_new_samples() -> None:
     y, new = LABELS.numpy(), IS_NEW.numpy()
     for classes, columns in {"seen": [0, 1, 2, 3, 4, 5], "task": [3, 4, 5], "batch": [3, 4]}.items():
 
@@ -27,15 +25,14 @@ def test_new_samples_see_the_columns_of_their_task() -> None:
         oracles.compare(fast, slow, LOGITS)
 
 
-def test_old_columns_get_no_gradient_from_new_samples() -> None:
+def test_new_samples_give_no_gradient_to_old_columns() -> None:
     logits = torch.tensor(LOGITS, requires_grad=True)
     new_cross_entropy(logits, LABELS, IS_NEW, 3).backward()
-    assert logits.grad is not None
     assert torch.equal(logits.grad[:, :3], torch.zeros(7, 3, dtype=torch.float64))
     assert logits.grad[IS_NEW][:, 3:].abs().min() > 0
 
 
-def test_memory_samples_see_all_columns() -> None:
+def test_samples_of_the_memory_use_all_columns() -> None:
     y, new = LABELS.numpy(), IS_NEW.numpy()
     oracles.compare(
         lambda logits: memory_cross_entropy(logits, LABELS, IS_NEW),
@@ -49,13 +46,13 @@ def test_memory_samples_see_all_columns() -> None:
     )
 
 
-def test_a_balanced_memory_is_a_plain_mean_where_the_batch_is_balanced() -> None:
+def test_seen_is_a_plain_mean_in_a_balanced_batch() -> None:
     logits, labels = torch.randn(6, 3, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 1, 2])
-    found = memory_cross_entropy(logits, labels, labels == 2, 2, "seen")
-    assert found.item() == pytest.approx(torch.nn.functional.cross_entropy(logits, labels).item())
+    value = memory_cross_entropy(logits, labels, labels == 2, 2, "seen")
+    assert value.item() == pytest.approx(torch.nn.functional.cross_entropy(logits, labels).item())
 
 
-def test_only_what_was_stored_is_compared() -> None:
+def test_only_stored_logits_are_compared() -> None:
     stored = np.random.default_rng(2).normal(size=(7, 4))
     stored[IS_NEW.numpy()] = np.nan
     stored[2, 2:] = np.nan
@@ -66,26 +63,30 @@ def test_only_what_was_stored_is_compared() -> None:
     )
 
 
-def test_without_samples_of_a_kind_the_loss_is_a_connected_zero() -> None:
+def test_connected_zero_without_samples_to_compare() -> None:
     logits = torch.tensor(LOGITS, requires_grad=True)
-    nothing = torch.full((7, 2), torch.nan)
-    everything = torch.ones(7, dtype=torch.bool)
+    all_new = torch.ones(7, dtype=torch.bool)
     for value in (
-        new_cross_entropy(logits, LABELS, ~everything),
-        memory_cross_entropy(logits, LABELS, everything),
-        memory_cross_entropy(logits, LABELS, everything, 3, "seen"),
-        logit_replay(logits, nothing),
+        new_cross_entropy(logits, LABELS, ~all_new),
+        new_cross_entropy(logits, LABELS, ~all_new, n_old=6),
+        new_cross_entropy(logits, LABELS, ~all_new, classes="batch"),
+        memory_cross_entropy(logits, LABELS, all_new),
+        memory_cross_entropy(logits, LABELS, all_new, 3, "seen"),
+        logit_replay(logits, torch.full((7, 2), torch.nan)),
     ):
         (gradient,) = torch.autograd.grad(value, logits)
         assert value.item() == 0
         assert torch.equal(gradient, torch.zeros_like(gradient))
 
 
-def test_wrong_words_and_shapes_are_refused() -> None:
+def test_invalid_arguments() -> None:
     logits = torch.tensor(LOGITS)
     with pytest.raises(ValueError, match="seen, task or batch"):
         new_cross_entropy(logits, LABELS, IS_NEW, 3, "all")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="old or seen"):
         memory_cross_entropy(logits, LABELS, IS_NEW, 3, "all")  # type: ignore[arg-type]
+    for n_old in (0, 6):
+        with pytest.raises(ValueError, match=f"n_old must be between 1 and 5 if holds is seen, not {n_old}"):
+            memory_cross_entropy(logits, LABELS, IS_NEW, n_old, "seen")
     with pytest.raises(ValueError, match="no more columns"):
         logit_replay(logits, torch.zeros(7, 9))

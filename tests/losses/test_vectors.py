@@ -1,4 +1,4 @@
-"""The agreed values are a checklist: each is compared with somewhere, or stands here with the reason why not."""
+"""Every reference value in vectors.json is used by a test or listed below as unused."""
 
 import ast
 from pathlib import Path
@@ -8,8 +8,8 @@ import pytest
 import oracles
 from oracles import leaves, vector
 
-# Other projects' ways to report, which are not offered.
-NOT_OURS = {
+# Metrics of other projects, which the package does not compute.
+UNUSED = {
     "metrics/avg_without_first",
     "metrics/lucir_class_weighted_avg",
     "metrics/podnet_forgetting/accuracies",
@@ -18,8 +18,8 @@ NOT_OURS = {
 NOTES = {path for path in leaves() if path.endswith("/note")}
 
 
-def mentioned() -> set[str]:
-    """Every string in the tests, this file left out."""
+def strings_in_tests() -> set[str]:
+    """Every string in the tests except this file."""
     strings: set[str] = set()
     for file in Path(oracles.__file__).parent.rglob("test_*.py"):
         if file != Path(__file__):
@@ -29,16 +29,16 @@ def mentioned() -> set[str]:
 
 
 def test_every_vector_is_used() -> None:
-    every, used = set(leaves()), mentioned()
+    every, used = set(leaves()), strings_in_tests()
     assert len(every) == 125
-    assert every >= NOT_OURS
+    assert every >= UNUSED
     assert len(NOTES) == 6
-    assert not NOT_OURS & used
-    assert sorted(every - used - NOT_OURS - NOTES) == []
+    assert not UNUSED & used
+    assert sorted(every - used - UNUSED - NOTES) == []
 
 
-def test_vector_names_one_value() -> None:
+def test_vector_needs_the_path_of_a_value() -> None:
     assert vector("ct/T") == 2.0
-    for wrong in ("ct", "ct/abs_inputs", "ct/unknown"):
+    for path in ("ct", "ct/abs_inputs", "ct/unknown"):
         with pytest.raises(KeyError):
-            vector(wrong)
+            vector(path)

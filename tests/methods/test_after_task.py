@@ -1,6 +1,4 @@
-"""What is done to the head after a task: WA's alignment and BiC's correction."""
-
-from __future__ import annotations
+"""Changes of the head after a task: alignment (WA) and bias correction (BiC)."""
 
 import numpy as np
 import pytest
@@ -8,8 +6,8 @@ import torch
 import torch.nn.functional as F
 
 from conftest import Silent, learner_for, settings_for
-from cscct.methods import AFTER_TASK, TaskEnd
-from cscct.methods.bic import PENALTY, fit_correction
+from cscct.methods import AFTER_TASK, TaskContext
+from cscct.methods.bias_correction import PENALTY, fit_correction
 from cscct.nets import build_network
 from cscct.runs.first_tasks import first_task_fingerprint
 from cscct.structs import Task
@@ -18,14 +16,22 @@ SMALL = ("train.epochs=2", "data.train_per_class=30")
 TASK = Task(index=1, n_old=3, n_new=2)
 
 
-def task_end(logits: torch.Tensor, labels: torch.Tensor) -> TaskEnd:
+def task_end(logits: torch.Tensor, labels: torch.Tensor) -> TaskContext:
     network = build_network("lucir-resnet", 8, 1, "linear", 1, torch.Generator().manual_seed(1), relu_head=True)
-    network.head.grow(network.head.fresh_rows(3, torch.Generator().manual_seed(2)))
-    network.head.grow(5 * network.head.fresh_rows(2, torch.Generator().manual_seed(3)))
+    network.head.grow(network.head.init_weights(3, torch.Generator().manual_seed(2)))
+    network.head.grow(5 * network.head.init_weights(2, torch.Generator().manual_seed(3)))
     with torch.no_grad():
         network.head.old_bias.fill_(0.5)
         network.head.new_bias.fill_(0.25)
-    return TaskEnd(network, TASK, lambda: (logits, labels))
+    return TaskContext(
+        network,
+        TASK,
+        held_back=lambda: (logits, labels),
+        teacher=None,
+        device=torch.device("cpu"),
+        batches=lambda pool, size: iter(()),
+        generator=lambda key: torch.Generator(),
+    )
 
 
 def held_back(samples: int = 40) -> tuple[torch.Tensor, torch.Tensor]:
@@ -49,7 +55,7 @@ def test_new_rows_get_the_mean_norm_of_old_ones() -> None:
     assert head.new_weight.norm(dim=1).mean().item() == pytest.approx(old.norm(dim=1).mean().item(), rel=1e-5)
 
 
-def test_the_correction_is_the_best_of_a_fine_grid() -> None:
+def test_correction_is_optimal() -> None:
     logits, labels = held_back()
     scale, shift = fit_correction(logits, labels, TASK.n_old)
 
@@ -65,7 +71,7 @@ def test_the_correction_is_the_best_of_a_fine_grid() -> None:
     assert shift < 0
 
 
-def test_the_correction_of_balanced_logits_is_small_and_of_nothing_none() -> None:
+def test_correction_of_balanced_and_empty_logits() -> None:
     logits, labels = held_back(500)
     logits[:, TASK.n_old :] -= 3
     scale, shift = fit_correction(logits, labels, TASK.n_old)
@@ -77,8 +83,8 @@ def test_the_correction_of_balanced_logits_is_small_and_of_nothing_none() -> Non
 
 def test_separable_logits_have_a_finite_correction() -> None:
     labels = torch.arange(10) % 5
-    found = fit_correction(100.0 * F.one_hot(labels, 5), labels, 3)
-    assert np.isfinite(found).all()
+    actual = fit_correction(100.0 * F.one_hot(labels, 5), labels, 3)
+    assert np.isfinite(actual).all()
 
 
 def test_the_correction_is_folded_into_rows_and_biases() -> None:
@@ -128,7 +134,7 @@ def test_the_rows_of_wa_are_positive_and_aligned() -> None:
         learner.learn(task, Silent())
         assert learner.network.head.weight.min() >= 0
     head = learner.network.head
-    norms = [one.norm(dim=1).mean().item() for one in (head.old_weight, head.new_weight)]
+    norms = [rows.norm(dim=1).mean().item() for rows in (head.old_weight, head.new_weight)]
     assert norms[0] == pytest.approx(norms[1], rel=1e-5)
 
 
@@ -141,7 +147,7 @@ def test_a_first_task_is_shared_only_where_as_many_images_are_held_back() -> Non
     assert len({fingerprint(share) for share in (0.0, 0.1, 0.2)}) == 3
 
 
-def test_nothing_is_done_in_the_first_task_and_something_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_task_is_called_from_the_second_task(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Task] = []
     monkeypatch.setitem(AFTER_TASK, "note", lambda end: seen.append(end.task))
     learner = learner_for("replay", *SMALL, "network.after_task=note")

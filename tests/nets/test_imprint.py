@@ -34,19 +34,19 @@ def test_vector_of_kmeans() -> None:
 
 
 def test_mean_of_several_classes() -> None:
-    """A row of its own for each class, in order, as long as the old rows are on average."""
+    """One row per class, with the mean norm of the old rows."""
     features, (old,) = random(5, 1, 8), random(7)
     rows = imprint_mean(features, old)
     norm = sum(length(row) for row in old.numpy()) / 7
-    for row, one in zip(rows.numpy(), features, strict=True):
-        mean = units(one.numpy()).sum(axis=0)
+    for row, points in zip(rows.numpy(), features, strict=True):
+        mean = units(points.numpy()).sum(axis=0)
         np.testing.assert_allclose(row, mean / length(mean) * norm, atol=1e-12)
-    stretched = [one * torch.arange(1.0, len(one) + 1, dtype=torch.float64)[:, None] for one in features]
+    stretched = [points * torch.arange(1.0, len(points) + 1, dtype=torch.float64)[:, None] for points in features]
     torch.testing.assert_close(imprint_mean(stretched, old), rows)
 
 
 def test_kmeans_of_several_classes() -> None:
-    """Class-major: the rows of a class are the centres of its own two clumps."""
+    """The rows of a class are the centres of its two clusters."""
     corners = torch.eye(4, dtype=torch.float64)
     features = [
         torch.cat([corners[[i]] + 0.01 * random(6)[0], corners[[j]] + 0.01 * random(5)[0]]) for i, j in ((0, 1), (2, 3))
@@ -54,8 +54,8 @@ def test_kmeans_of_several_classes() -> None:
     old = 3 * corners
     rows = imprint_kmeans(features, old, 2, seed=1)
     assert rows.shape == (4, 4)
-    for label, one in enumerate(features):
-        clumps = [F.normalize(one, dim=1)[:6].mean(dim=0), F.normalize(one, dim=1)[6:].mean(dim=0)]
+    for label, points in enumerate(features):
+        clumps = [F.normalize(points, dim=1)[:6].mean(dim=0), F.normalize(points, dim=1)[6:].mean(dim=0)]
         np.testing.assert_allclose(as_set(rows[2 * label : 2 * label + 2]), as_set(3 * torch.stack(clumps)), atol=1e-8)
     assert (rows.norm(dim=1) < 3).all()  # centres lie inside the sphere, and are not put back on it
     assert torch.equal(rows, imprint_kmeans(features, old, 2, seed=1))
@@ -78,10 +78,3 @@ def test_identical_points(recwarn: pytest.WarningsRecorder) -> None:
     rows = imprint_kmeans(features, torch.eye(4), 3, seed=1)
     torch.testing.assert_close(rows.double(), F.normalize(features[0][:3], dim=1), atol=1e-6, rtol=0)
     assert not recwarn.list
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_rows_are_what_the_head_holds(dtype: torch.dtype) -> None:
-    features, old = [one.to(dtype) for one in random(6, 6)], torch.eye(4, dtype=dtype)
-    assert imprint_mean(features, old).dtype == dtype
-    assert imprint_kmeans(features, old, 2, seed=1).dtype == dtype

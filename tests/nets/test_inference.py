@@ -1,6 +1,4 @@
-"""The form of a network that only reads: the same function up to rounding, and less work."""
-
-from __future__ import annotations
+"""Copies of networks for inference."""
 
 import pytest
 import torch
@@ -12,10 +10,10 @@ ROUNDING = 1e-5  # of the largest value: what folding may change
 
 
 def trained_like(backbone: str, depth: int = 14, side: int = 16) -> Network:
-    """With norms that do something: their statistics and weights are far from where they start."""
+    """A network whose batch norms have non-trivial statistics and weights."""
     generator = torch.Generator().manual_seed(1)
     network = build_network(backbone, depth, 3, "cosine", 1, generator, pretrained=False)
-    network.head.grow(network.head.fresh_rows(3, generator))
+    network.head.grow(network.head.init_weights(3, generator))
     for module in network.modules():
         if isinstance(module, nn.BatchNorm2d):
             for values, low, high in ((module.weight, 0.5, 1.5), (module.bias, -0.5, 0.5)):
@@ -43,11 +41,11 @@ def test_folding_changes_only_roundings(backbone: str) -> None:
     assert norms(folded) == 0
     assert norms(plain) == norms(network) > 0
     with torch.no_grad():
-        found, wanted = folded(images(side=side)), plain(images(side=side))
-    pairs = [*zip(found.maps, wanted.maps, strict=True), (found.features, wanted.features)]
-    for one, other in pairs:
-        assert (one - other).abs().max() < ROUNDING * other.abs().max()
-    torch.testing.assert_close(found.scores, wanted.scores, atol=ROUNDING, rtol=0)
+        actual, expected = folded(images(side=side)), plain(images(side=side))
+    pairs = [*zip(actual.maps, expected.maps, strict=True), (actual.features, expected.features)]
+    for x, y in pairs:
+        assert (x - y).abs().max() < ROUNDING * y.abs().max()
+    torch.testing.assert_close(actual.scores, expected.scores, atol=ROUNDING, rtol=0)
     assert network.training  # the network itself is left alone
     for name, tensor in network.state_dict().items():
         assert torch.equal(tensor, before[name])
@@ -61,21 +59,14 @@ def test_folding_costs_16_bits_no_precision(backbone: str) -> None:
     errors = {}
     for fold in (True, False):
         with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-            found = for_inference(network, fold=fold)(images(64)).features.float()
-        errors[fold] = float((found - exact).norm() / exact.norm())
+            features = for_inference(network, fold=fold)(images(64)).features.float()
+        errors[fold] = float((features - exact).norm() / exact.norm())
     assert 0 < errors[False] < 0.03
     assert errors[True] < 1.5 * errors[False]
 
 
-def test_it_is_frozen() -> None:
-    network = trained_like("lucir-resnet")
-    folded = for_inference(network)
-    assert not folded.training
-    assert not any(parameter.requires_grad for parameter in folded.parameters())
-
-
 class Odd(nn.Module):
-    """A backbone of somebody else's, whose norm is registered after the convolution but runs before it."""
+    """A backbone whose norm is registered after the convolution but applied before it."""
 
     features = 4
 
@@ -87,7 +78,7 @@ class Odd(nn.Module):
         return (self.conv(self.norm(x)),)
 
 
-def test_what_is_not_known_is_not_folded() -> None:
+def test_unknown_structures_are_not_folded() -> None:
     network = trained_like("lucir-resnet")
     network.backbone = Odd()  # type: ignore[assignment]
     network.head = nn.Identity()  # type: ignore[assignment]

@@ -58,7 +58,7 @@ def test_parameter_count(name: str, count: int) -> None:
 def test_map_shapes(name: str, side: int, shapes: list[tuple[int, int]]) -> None:
     net = build(name).eval()
     maps = net(images(1, side))
-    assert [tuple(one.shape) for one in maps] == [(1, width, size, size) for width, size in shapes]
+    assert [tuple(stage_map.shape) for stage_map in maps] == [(1, width, size, size) for width, size in shapes]
     assert net.features == shapes[-1][0]
     assert pool(maps[-1]).shape == (1, net.features)
 
@@ -70,8 +70,8 @@ def test_map_shapes(name: str, side: int, shapes: list[tuple[int, int]]) -> None
 def test_small_relatives(name: str, depth: int, side: int, channels: int) -> None:
     net = build(name, depth, channels)
     maps = net(images(2, side, channels))
-    assert [one.shape[1] for one in maps[:3]] == [16, 32, 64]
-    assert [one.shape[2] for one in maps[:3]] == [side, side // 2, side // 4]
+    assert [stage_map.shape[1] for stage_map in maps[:3]] == [16, 32, 64]
+    assert [stage_map.shape[2] for stage_map in maps[:3]] == [side, side // 2, side // 4]
     assert maps[-1].shape[1:] == (64, side // 4, side // 4)
     assert sum(isinstance(module, nn.Conv2d) and module.kernel_size == (3, 3) for module in net.modules()) == depth - 1
     pool(maps[-1]).square().sum().backward()
@@ -91,10 +91,10 @@ def test_relu_placement(name: str) -> None:
     depth = 14 if name in SMALL else 18
     with torch.no_grad():
         maps = with_random_norms(build(name, depth))(images(4, 32))
-    signed = [bool((one < 0).any()) for one in maps]
+    signed = [bool((stage_map < 0).any()) for stage_map in maps]
     cut = [False] * (len(maps) - 1) + [True] if name.startswith("lucir") else [True] * len(maps)
     assert signed == cut
-    assert all((one > 0).any() for one in maps)
+    assert all((stage_map > 0).any() for stage_map in maps)
     features = pool(maps[-1])
     assert (features < 0).any()
     assert (features > 0).any()
@@ -103,19 +103,19 @@ def test_relu_placement(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(DEPTHS))
 @torch.no_grad()
 def test_relu_placement_within_stages(name: str) -> None:
-    """Block by block: which ends with a ReLU."""
+    """Blocks that end with a ReLU."""
     net = with_random_norms(build(name, 20 if name in SMALL else 18))
     x = net.stem(images(4, 32))
     assert (x >= 0).all()
-    found = []
+    endings = []
     for stage in net.stages:
         ends = []
         for block in stage:
             x = block(x)
             ends.append(bool((x >= 0).all()))
-        found.append(ends)
+        endings.append(ends)
     assert (
-        found
+        endings
         == {
             "lucir-resnet": [[True] * 3, [True] * 3, [True, True, False]],
             "podnet-resnet": [[False] * 3, [False] * 3, [False] * 2, [False]],
@@ -127,32 +127,32 @@ def test_relu_placement_within_stages(name: str) -> None:
 
 @pytest.mark.parametrize("depth", [8, 14, 32])
 @torch.no_grad()
-def test_podnet_starts_as_its_stem(depth: int) -> None:
+def test_initial_podnet_is_its_stem(depth: int) -> None:
     """Strided, and padded with zero channels after the existing ones."""
-    net, given = build("podnet-resnet", depth).eval().double(), images(2, 16).double()
+    net, inputs = build("podnet-resnet", depth).eval().double(), images(2, 16).double()
     conv = next(module for module in net.modules() if isinstance(module, nn.Conv2d))
-    stem = F.relu(F.conv2d(given, conv.weight, padding=1) / (1 + 1e-5) ** 0.5)  # fresh running statistics: 0 and 1
+    stem = F.relu(F.conv2d(inputs, conv.weight, padding=1) / (1 + 1e-5) ** 0.5)  # fresh running statistics: 0 and 1
     expected = [
         stem,
         F.pad(stem[:, :, ::2, ::2], (0, 0, 0, 0, 0, 16)),
         F.pad(stem[:, :, ::4, ::4], (0, 0, 0, 0, 0, 48)),
     ]
-    maps = net(given)
-    for one, other in zip(maps, [*expected, expected[2]], strict=depth > 8):
-        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
-        assert (one >= 0).all()
+    maps = net(inputs)
+    for stage_map, expected_map in zip(maps, [*expected, expected[2]], strict=depth > 8):
+        torch.testing.assert_close(stage_map, expected_map, rtol=1e-6, atol=1e-6)
+        assert (stage_map >= 0).all()
     assert len(maps) == (3 if depth == 8 else 4)
 
 
 @torch.no_grad()
 def test_podnet_resnet18_starts_as_stem_and_shortcuts() -> None:
-    net, given = build("podnet-resnet18").eval(), images(1, 32)
-    x = F.max_pool2d(F.relu(F.conv2d(given, net.stem[0].weight, padding=1) / (1 + 1e-5) ** 0.5), 3, 2, padding=1)
-    for number, (stage, one) in enumerate(zip(net.stages, net(given), strict=True)):
+    net, inputs = build("podnet-resnet18").eval(), images(1, 32)
+    x = F.max_pool2d(F.relu(F.conv2d(inputs, net.stem[0].weight, padding=1) / (1 + 1e-5) ** 0.5), 3, 2, padding=1)
+    for number, (stage, stage_map) in enumerate(zip(net.stages, net(inputs), strict=True)):
         if number:
             x = F.conv2d(x, stage[0].shortcut[0].weight, stride=2) / (1 + 1e-5) ** 0.5
         x = F.relu(x)  # of the first block
-        torch.testing.assert_close(one, x, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(stage_map, x, rtol=1e-5, atol=1e-5)
 
 
 @torch.no_grad()
@@ -161,7 +161,7 @@ def test_a_lucir_block_by_hand() -> None:
     net = build("lucir-resnet", 8).eval()
     block, x = net.stages[1][0], images(2, 8, channels=16)
     convs = [module for module in block.modules() if isinstance(module, nn.Conv2d)]
-    assert [(one.kernel_size[0], one.stride[0], one.bias) for one in convs] == [
+    assert [(conv.kernel_size[0], conv.stride[0], conv.bias) for conv in convs] == [
         (3, 2, None),
         (3, 1, None),
         (1, 2, None),
@@ -195,16 +195,16 @@ def test_initial_weights(name: str) -> None:
 def test_weights_come_from_the_generator_alone(name: str) -> None:
     depth = 8 if name in SMALL else 18
     torch.manual_seed(0)
-    one = build(name, depth).state_dict()
+    first = build(name, depth).state_dict()
     torch.manual_seed(99)
     same, other = build(name, depth).state_dict(), build(name, depth, seed=2).state_dict()
-    assert all(torch.equal(one[key], same[key]) for key in one)
-    assert not torch.equal(one["stem.0.weight"], other["stem.0.weight"])
+    assert all(torch.equal(first[key], same[key]) for key in first)
+    assert not torch.equal(first["stem.0.weight"], other["stem.0.weight"])
 
 
 @pytest.mark.parametrize("name", sorted(BACKBONES))
-def test_gradients_lie_in_memory_as_the_maps_do(name: str) -> None:
-    """Otherwise every layer would rearrange them, which takes a fifth of the time."""
+def test_layout_of_gradients(name: str) -> None:
+    """Otherwise every layer would convert them."""
     network = BACKBONES[name](3, 14, torch.Generator().manual_seed(1)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     layouts = []
 

@@ -1,7 +1,5 @@
 """The paper's numbers and the plans behind them."""
 
-from __future__ import annotations
-
 import csv
 import os
 from dataclasses import replace
@@ -17,9 +15,9 @@ from conftest import Silent
 from cscct.config import Settings
 from cscct.data.base import ArrayImages, Dataset, Split
 from cscct.errors import UserError
-from cscct.learn.dataset import load_dataset
+from cscct.learn.build import load_dataset
 from cscct.learn.protocol import complete
-from cscct.paper.cells import Cell, Request, exhibits, find, plan_exhibit
+from cscct.paper.cells import Cell, Request, find, paper_results, plan_result
 from cscct.runs.folder import RunFolder
 from cscct.runs.runner import execute
 from cscct.studies.plan import PlannedRun
@@ -30,7 +28,7 @@ CELLS = {"table1": 36, "table2": 36, "table3": 24, "s1": 16, "s2": 16, "apt-act"
 
 
 def plan(name: str, scale: str = "paper", recipe: str = "released", **more: Any) -> list[tuple[Cell, PlannedRun]]:
-    return plan_exhibit(find(name), Request(scale, recipe, **more), Path("nowhere"))
+    return plan_result(find(name), Request(scale, recipe, **more), Path("nowhere"))
 
 
 def flat(node: Any, path: str = "") -> dict[str, Any]:
@@ -39,10 +37,10 @@ def flat(node: Any, path: str = "") -> dict[str, Any]:
     return {path: tuple(node) if isinstance(node, list) else node}
 
 
-def test_the_published_numbers_are_all_there() -> None:
+def test_published_numbers_are_complete() -> None:
     rows = list(csv.DictReader((resources.files("cscct") / "paper" / "published.csv").read_text().splitlines()))
     assert len(rows) == 186
-    assert {name: len(one.cells) for name, one in exhibits().items()} == CELLS
+    assert {name: len(result.cells) for name, result in paper_results().items()} == CELLS
     assert sum(float(row["value"]) for row in rows) == pytest.approx(6659.95, abs=0.005)
 
 
@@ -56,13 +54,13 @@ def test_the_published_numbers_are_all_there() -> None:
         ("s2", "lucir", 50, 5, 128, 40, 63.60),
     ],
 )
-def test_some_of_them(name: str, method: str, B: int, C: int, batch: int, memory: int, value: float) -> None:
-    (found,) = [
+def test_published_numbers(name: str, method: str, B: int, C: int, batch: int, memory: int, value: float) -> None:
+    (actual,) = [
         cell.published
         for cell in find(name).cells
         if (cell.method, cell.B, cell.C, cell.batch_size, cell.memory) == (method, B, C, batch, memory)
     ]
-    assert found == value
+    assert actual == value
 
 
 def test_gains_are_printed_beside_only_one_variant() -> None:
@@ -99,7 +97,7 @@ CIFAR: dict[str, Any] = {
 COSINE: dict[str, Any] = {
     "network.backbone": "lucir-resnet",
     "network.head": "cosine",
-    "network.rows_per_class": 1,
+    "network.proxies_per_class": 1,
     "network.imprint": "mean",
     "data.transform.brightness": 0.0,
     "data.transform.mean": (0.5071, 0.4866, 0.4409),
@@ -107,22 +105,22 @@ COSINE: dict[str, Any] = {
     "train.schedule.kind": "multistep",
     "train.schedule.milestones": (80, 120),
     "train.schedule.factor": 0.1,
-    "train.schedule.offset": 1,
-    "train.clamp_gradients": None,
+    "train.schedule.epoch_offset": 1,
+    "train.clip_grad_value": None,
     "finetune": None,
     "predict.nme_aug": "bgr",
     "loss.cross_entropy.weight": 1.0,
 }
 ICARL: dict[str, Any] = {
-    "predict.headline": "nme",
+    "predict.predictor": "nme",
     "loss.logit_distillation.weight": 1.0,
-    "loss.logit_distillation.growth": "constant",
+    "loss.logit_distillation.weight_scaling": "constant",
     "loss.logit_distillation.temperature": 2.0,
 }
 LUCIR: dict[str, Any] = {
-    "predict.headline": "classifier",
+    "predict.predictor": "classifier",
     "loss.less_forget.weight": 5.0,
-    "loss.less_forget.growth": "sqrt_old_over_new",
+    "loss.less_forget.weight_scaling": "sqrt_old_over_new",
     "loss.margin_ranking.weight": 1.0,
     "loss.margin_ranking.k": 2,
     "loss.margin_ranking.margin": 0.5,
@@ -130,29 +128,30 @@ LUCIR: dict[str, Any] = {
 PODNET: dict[str, Any] = {
     "network.backbone": "podnet-resnet",
     "network.head": "proxies",
-    "network.rows_per_class": 10,
+    "network.proxies_per_class": 10,
     "network.imprint": "kmeans",
     "data.transform.brightness": 63 / 255,
     "data.transform.mean": (0.5071, 0.4867, 0.4408),
     "data.transform.std": (0.2675, 0.2565, 0.2761),
     "train.schedule.kind": "cosine",
-    "train.schedule.offset": -1,
-    "train.clamp_gradients": 5.0,
+    "train.schedule.epoch_offset": -1,
+    "train.clip_grad_value": 5.0,
     "finetune.epochs": 20,
     "finetune.batch_size": 128,
     "finetune.lr": 0.05,
     "finetune.momentum": 0.9,
     "finetune.weight_decay": 5e-4,
     "finetune.schedule.kind": "constant",
-    "finetune.batch_norm": "drift",
-    "predict.headline": "classifier",
+    "finetune.batch_norm": "update",
+    "finetune.clip_grad_value": 5.0,
+    "predict.predictor": "classifier",
     "predict.nme_aug": "hflip",
     "loss.nca.margin": 0.6,
     "loss.nca.form": "official",
     "loss.pod_spatial.weight": 3.0,
-    "loss.pod_spatial.growth": "sqrt_seen_over_new",
+    "loss.pod_spatial.weight_scaling": "sqrt_seen_over_new",
     "loss.pod_flat.weight": 1.0,
-    "loss.pod_flat.growth": "sqrt_seen_over_new",
+    "loss.pod_flat.weight_scaling": "sqrt_seen_over_new",
 }
 IMAGENET: dict[str, Any] = {
     "protocol.step": 10,
@@ -169,7 +168,7 @@ IMAGENET_COSINE: dict[str, Any] = {
     "train.lr": 0.02,
     "train.weight_decay": 1e-4,
     "train.schedule.milestones": (30, 60),
-    "train.schedule.offset": 0,
+    "train.schedule.epoch_offset": 0,
     "predict.nme_aug": "none",
 }
 IMAGENET_PODNET: dict[str, Any] = {
@@ -204,7 +203,7 @@ def expected(cell: Cell, recipe: str) -> dict[str, Any]:
         wanted["train.lr"] = {"cifar100": 0.4, "imagenet-subset": 0.02}[cell.dataset]
         milestones = {"cifar100": (80, 120), "imagenet-subset": (30, 60)}[cell.dataset]
         wanted |= {"train.schedule.kind": "multistep", "train.schedule.milestones": milestones}
-        wanted |= {"train.schedule.factor": 0.1, "train.schedule.offset": 0, "loss.ct.form": "paper"}
+        wanted |= {"train.schedule.factor": 0.1, "train.schedule.epoch_offset": 0, "loss.ct.form": "paper"}
     wanted |= {"protocol.base": cell.B, "protocol.step": cell.C, "memory.per_class": cell.memory}
     wanted |= {"train.batch_size": cell.batch_size, "train.lr": wanted["train.lr"] * cell.batch_size / usual}
     return {
@@ -217,9 +216,9 @@ def expected(cell: Cell, recipe: str) -> dict[str, Any]:
 @pytest.mark.parametrize("recipe", ["released", "printed"])
 @pytest.mark.parametrize("name", NAMES)
 def test_paper_scale_is_the_recipe_value_by_value(name: str, recipe: str) -> None:
-    found = plan(name, recipe=recipe)
-    assert len(found) == 3 * CELLS[name]
-    for cell, planned in found:
+    actual = plan(name, recipe=recipe)
+    assert len(actual) == 3 * CELLS[name]
+    for cell, planned in actual:
         dump = flat(planned.settings.dump())
         wanted = expected(cell, recipe)
         got = {key: dump.get(key, "absent") for key in wanted}
@@ -236,7 +235,7 @@ def test_batch_sizes_have_the_linear_rate() -> None:
     assert rates == {(128, 0.1), (256, 0.2), (512, 0.4), (1024, 0.8)}
 
 
-def test_exhibits_share_their_runs() -> None:
+def test_results_share_runs() -> None:
     names = {name: {planned.name: planned.settings for _, planned in plan(name)} for name in NAMES}
     assert set(names["apt-act"]) == set(names["table3"])
     assert set(names["phases"]) <= set(names["table1"])
@@ -257,16 +256,16 @@ def test_orders() -> None:
         Request(order="podnet", seeds=(4,))
 
 
-@pytest.mark.parametrize(("word", "hint"), [("table4", "did you mean 'table"), ("tnse", "did you mean 'tsne'")])
-def test_unknown_names(word: str, hint: str) -> None:
+@pytest.mark.parametrize(("name", "hint"), [("table4", "did you mean 'table"), ("tnse", "did you mean 'tsne'")])
+def test_unknown_names(name: str, hint: str) -> None:
     with pytest.raises(UserError, match=hint):
-        find(word)
+        find(name)
     with pytest.raises(UserError, match="no scale"):
         Request("gpu")
 
 
 def generated(settings: Settings) -> Dataset:
-    """As many classes as the real thing, two small images a class to learn from and one to test."""
+    """A dataset with 100 classes, two training images and one test image each."""
     rng = np.random.default_rng(0)
 
     def part(count: int) -> Split:
@@ -280,26 +279,24 @@ def generated(settings: Settings) -> Dataset:
     ("name", "method", "B", "C"),
     [
         ("table1", "podnet+cscct", 50, 5),
-        ("table3", "lucir+ct", 50, 5),
         ("s1", "lucir+cscct", 50, 5),
         ("s2", "lucir+cscct", 5, 5),
-        ("apt-act", "lucir+csc", 50, 5),
         ("tsne", "lucir+csc", 50, 5),
         ("phases", "icarl+cscct", 5, 5),
     ],
 )
 def test_one_cell_runs_from_its_plan(name: str, method: str, B: int, C: int, tmp_path: Path) -> None:
-    """With only the epochs and the images a class overridden; on the real images where they are to be had."""
+    """Only epochs and images per class are overridden. Uses the real images if CSCCT_DATA is set."""
     sets = ["train.epochs=1", "data.train_per_class=1", "data.test_per_class=1"]
     sets += ["finetune.epochs=1"] if method.startswith("podnet") else []
-    every = plan_exhibit(find(name), Request(seeds=(1,)), tmp_path, [parse_override(one) for one in sets])
+    every = plan_result(find(name), Request(seeds=(1,)), tmp_path, [parse_override(text) for text in sets])
     matching = [(cell, planned) for cell, planned in every if (cell.method, cell.B, cell.C) == (method, B, C)]
     cell, planned = matching[-1]  # of batch and memory sizes the largest
     changed = {
         key for key, value in flat(planned.settings.dump()).items() if flat(plain(name, planned)).get(key) != value
     }
     assert changed <= {
-        *("train.epochs", "train.schedule.milestones", "train.schedule.offset", "finetune.epochs"),
+        *("train.epochs", "train.schedule.milestones", "train.schedule.epoch_offset", "finetune.epochs"),
         *("data.train_per_class", "data.test_per_class"),
     }
     # One thread: the tests share the cores.
@@ -315,5 +312,5 @@ def test_one_cell_runs_from_its_plan(name: str, method: str, B: int, C: int, tmp
 
 def plain(name: str, planned: PlannedRun) -> dict[str, Any]:
     """The same run of the plan without overrides."""
-    (same,) = [one for _, one in plan(name, seeds=(1,)) if one.name == planned.name]
+    (same,) = [run for _, run in plan(name, seeds=(1,)) if run.name == planned.name]
     return same.settings.dump()

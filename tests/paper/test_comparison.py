@@ -1,6 +1,4 @@
-"""Ours beside the paper's."""
-
-from __future__ import annotations
+"""Comparison with published results."""
 
 import csv
 import io
@@ -10,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from cscct.paper.comparison import PublishedComparison, as_dicts, compare_with_published, to_csv
-from exhibits import finished
+from paper_results import finished
 
 
 def of_method(rows: list[PublishedComparison], method: str) -> PublishedComparison:
-    return next(one for one in rows if one.settings.method == method)
+    return next(row for row in rows if row.settings.method == method)
 
 
 def test_means_deviations_and_paired_gains(tmp_path: Path) -> None:
@@ -22,10 +20,8 @@ def test_means_deviations_and_paired_gains(tmp_path: Path) -> None:
     assert len(rows) == 24
     row = of_method(rows, "lucir+ct").row
     spread = row.metrics["average_incremental_accuracy"]
-    assert spread is not None
     assert spread.mean == pytest.approx(52.55)
     assert spread.deviation == pytest.approx(0.1 / 2**0.5)
-    assert row.gain is not None
     assert row.gain.against == "lucir"
     assert row.gain.mean == pytest.approx(1.8)
     assert row.gain.low == pytest.approx(1.8 - 12.7062 * 0.2, rel=1e-3)  # Student's t with one degree of freedom
@@ -34,15 +30,15 @@ def test_means_deviations_and_paired_gains(tmp_path: Path) -> None:
 
 def test_a_gain_is_taken_at_equal_settings_only(tmp_path: Path) -> None:
     cells = finished("s2", tmp_path)
-    for one in compare_with_published(cells):
-        assert (one.row.gain is None) == (one.settings.method == "lucir")
+    for row in compare_with_published(cells):
+        assert (row.row.gain is None) == (row.settings.method == "lucir")
     cells = [(cell, run) for cell, run in cells if cell.variant != "base" or run.settings.memory.per_class != 5]
-    alone = [one for one in compare_with_published(cells) if one.settings.memory.per_class == 5]
+    alone = [row for row in compare_with_published(cells) if row.settings.memory.per_class == 5]
     assert alone
-    assert all(one.row.gain is None for one in alone)
+    assert all(row.row.gain is None for row in alone)
 
 
-def test_what_is_not_finished_does_not_count(tmp_path: Path) -> None:
+def test_unfinished_runs_do_not_count(tmp_path: Path) -> None:
     cells = finished("tsne", tmp_path)
     path = tmp_path / cells[0][1].name / "result.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "status": "running"}))
@@ -51,11 +47,11 @@ def test_what_is_not_finished_does_not_count(tmp_path: Path) -> None:
     assert other.row.pairs == 1
 
 
-def test_the_papers_numbers_stand_beside_and_apart(tmp_path: Path) -> None:
-    found = compare_with_published(finished("table1", tmp_path))
-    one = next(b for b in found if (b.cell.method, b.cell.B, b.cell.C) == ("lucir+cscct", 50, 2))
-    assert (one.published_gain, one.cell.printed_gain) == (1.11, 1.13)  # the paper's own contradiction
-    (entry,) = as_dicts([one], "cpu")
+def test_published_numbers_are_separate(tmp_path: Path) -> None:
+    actual = compare_with_published(finished("table1", tmp_path))
+    row = next(b for b in actual if (b.cell.method, b.cell.B, b.cell.C) == ("lucir+cscct", 50, 2))
+    assert (row.published_gain, row.cell.printed_gain) == (1.11, 1.13)  # the paper's own contradiction
+    (entry,) = as_dicts([row], "cpu")
     assert (entry["ours"]["B"], entry["ours"]["C"], entry["ours"]["seeds"]) == (20, 2, [1, 2])
     assert (entry["paper"]["B"], entry["paper"]["gain"], entry["scale"]) == (50, 1.11, "cpu")
     table = next(csv.DictReader(io.StringIO(to_csv([entry]))))

@@ -1,7 +1,5 @@
 """Run folders and first tasks."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -10,26 +8,17 @@ import pytest
 import torch
 
 from conftest import Silent, run_quietly, settings_for
-from cscct.api import compare, load, resume
+from cscct import compare, load, resume
 from cscct.config import Settings
 from cscct.errors import UserError
 from cscct.runs.checkpoints import Checkpoints
-from cscct.runs.files import read_tensors, save_tensors, truncate, weights_sha256, write_text
 from cscct.runs.first_tasks import FirstTaskCache, first_task_fingerprint
 from cscct.runs.folder import RunFolder
+from cscct.storage import tensors_sha256, truncate
 from cscct.studies.plan import PlannedRun
-from exhibits import result
+from paper_results import result
 
 SMALL = ("train.epochs=2", "data.train_per_class=20")
-
-
-def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "result.json"
-    write_text(path, "old")
-    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("no space")))
-    with pytest.raises(OSError, match="no space"):
-        write_text(path, "new")
-    assert path.read_text() == "old"
 
 
 def test_states_of_a_folder(tmp_path: Path) -> None:
@@ -43,34 +32,36 @@ def test_states_of_a_folder(tmp_path: Path) -> None:
         folder.state(settings_for("lucir", "digits", "seed=2"))
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").touch()
-    with pytest.raises(UserError, match="holds other files"):
+    with pytest.raises(UserError, match="files that are not part of a run"):
         RunFolder(tmp_path / "other").state(settings)
     with pytest.raises(UserError, match="is a file"):
         RunFolder(tmp_path / "other" / "thesis.tex").state(settings)
-
-
-def test_hash_sees_names_shapes_and_bits() -> None:
-    one = {"a": torch.zeros(2, 3), "b": torch.ones(1)}
-    same = {"b": torch.ones(1), "a": torch.zeros(2, 3)}
-    assert weights_sha256(one) == weights_sha256(same)
-    others = [{**one, "b": torch.ones(1) + 1e-7}, {**one, "a": torch.zeros(3, 2)}, {"a": one["a"], "c": one["b"]}]
-    assert len({weights_sha256(other) for other in [one, *others]}) == 4
 
 
 SAME = ["lucir+csc", "lucir+ct", "lucir+cscct", "icarl", "icarl+cscct", "replay"]
 SAME_SETS = [
     "memory.per_class=3",
     "protocol.step=3",
+    "protocol.tasks=[4, 1, 5]",
     "loss.less_forget.weight=1",
-    "predict.headline=nme",
+    "predict.predictor=nme",
     "runtime.fold=false",
     "runtime.compile=frozen",
+    "train.sampler=mixed",
+    "train={sampler: replay, old_fraction: 0.2}",
 ]
 OTHER_SETS = [
+    "train.sampler=sequential",
+    "train.views=2",
+    "data.transform.augment=[cutout]",
     "train.drop_last=true",
     "seed=2",
     "train.lr=0.2",
     "protocol.base=5",
+    "protocol.tasks=[3, 7]",
+    "protocol.tasks=[[0, 1, 2, 3], [4, 5, 6, 7, 8, 9]]",
+    "protocol.tasks=[[3, 1, 2, 0], [4, 5, 6, 7, 8, 9]]",
+    "data.validation=0.1",
     "network.depth=14",
     "data.train_per_class=9",
     "loss.cross_entropy.weight=2",
@@ -80,20 +71,20 @@ OTHER_SETS = [
 ]
 
 
-def test_fingerprint_holds_what_the_first_task_depends_on() -> None:
-    def print_of(method: str, *sets: str) -> str:
+def test_fingerprint_of_the_first_task() -> None:
+    def fingerprint(method: str, *sets: str) -> str:
         settings: Settings = settings_for(method, "digits", *sets)
         return first_task_fingerprint(settings, "data")
 
-    lucir = print_of("lucir")
-    assert {print_of(method) for method in SAME} == {lucir}
-    assert {print_of("lucir", setting) for setting in SAME_SETS} == {lucir}
-    assert len({lucir, *(print_of("lucir", setting) for setting in OTHER_SETS)}) == len(OTHER_SETS) + 1
-    assert print_of("podnet") != lucir
+    lucir = fingerprint("lucir")
+    assert {fingerprint(method) for method in SAME} == {lucir}
+    assert {fingerprint("lucir", setting) for setting in SAME_SETS} == {lucir}
+    assert len({lucir, *(fingerprint("lucir", setting) for setting in OTHER_SETS)}) == len(OTHER_SETS) + 1
+    assert fingerprint("podnet") != lucir
     assert first_task_fingerprint(settings_for("lucir"), "other data") != lucir
 
 
-def test_a_shared_first_task_changes_nothing_but_the_time(tmp_path: Path) -> None:
+def test_a_shared_first_task_gives_the_same_result(tmp_path: Path) -> None:
     alone = run_quietly(tmp_path / "alone", "lucir+cscct", *SMALL)
     shared = tmp_path / "first"
     leader, follower = Silent(), Silent()
@@ -114,9 +105,9 @@ def test_a_damaged_first_task_is_trained_again(tmp_path: Path) -> None:
     cache.put("key", weights)
     stored = tmp_path / "key.safetensors"
     whole = stored.read_bytes()
-    found = cache.get("key", warnings.append)
-    assert found is not None
-    assert weights_sha256(found) == weights_sha256(weights)
+    cached = cache.get("key", warnings.append)
+    assert cached is not None
+    assert tensors_sha256(cached) == tensors_sha256(weights)
     for damaged in (whole[:-1] + b"\x01", whole[:40], b""):
         stored.write_bytes(damaged)
         assert cache.get("key", warnings.append) is None
@@ -137,8 +128,8 @@ LINKED = [
 
 
 @pytest.mark.parametrize("name", LINKED)
-def test_links_in_a_run_folder_lead_nowhere(name: str, tmp_path: Path) -> None:
-    """A folder that somebody else made: what its links point to is neither written, truncated nor deleted."""
+def test_links_in_a_run_folder_are_not_followed(name: str, tmp_path: Path) -> None:
+    """A folder may come from another person: targets of its links are neither written, truncated nor deleted."""
     outside = tmp_path / "outside"
     if name in ("checkpoints", "tasks"):
         outside.mkdir()
@@ -149,11 +140,9 @@ def test_links_in_a_run_folder_lead_nowhere(name: str, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     settings = settings_for("lucir", "digits", *SMALL, "runtime.threads=1")
     RunFolder(tmp_path / "run").create(settings)
-    for made in (tmp_path / "run" / name,):
-        if made.is_dir():
-            made.rmdir()
-        made.unlink(missing_ok=True)
-    (tmp_path / "run" / name).symlink_to(outside)
+    link = tmp_path / "run" / name
+    link.unlink(missing_ok=True)
+    link.symlink_to(outside)
     with suppress(UserError):
         run_quietly(tmp_path / "run", "lucir", *SMALL)
     files = sorted(outside.iterdir()) if outside.is_dir() else [outside]
@@ -162,7 +151,7 @@ def test_links_in_a_run_folder_lead_nowhere(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 20000, b"{}", b'{"status": 1}'])
-def test_a_damaged_result_is_told(content: bytes, tmp_path: Path) -> None:
+def test_a_damaged_result_is_reported(content: bytes, tmp_path: Path) -> None:
     settings = settings_for("lucir", "digits", *SMALL)
     folder = RunFolder(tmp_path / "run")
     folder.create(settings)
@@ -171,18 +160,18 @@ def test_a_damaged_result_is_told(content: bytes, tmp_path: Path) -> None:
         folder.state(settings)
 
 
-def test_a_config_edited_after_a_checkpoint_is_noticed(tmp_path: Path) -> None:
+def test_a_config_edited_after_a_checkpoint_is_detected(tmp_path: Path) -> None:
     from runs.test_resume import halfway, small
 
     settings = small("lucir", "checkpoint.minutes=0")
     halfway(tmp_path / "run", settings)
     config = tmp_path / "run" / "config.yaml"
     config.write_text(config.read_text().replace("lr: 0.1", "lr: 0.2"))
-    with pytest.raises(UserError, match=r"changed after its last checkpoint: train\.lr is 0\.1 there, not 0\.2"):
+    with pytest.raises(UserError, match=r"changed after its last checkpoint: train\.lr was 0\.1 and is now 0\.2"):
         resume(tmp_path / "run")
 
 
-def test_checkpoints_remove_only_their_own_files(tmp_path: Path) -> None:
+def test_clear_keeps_files_of_the_user(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path / "checkpoints")
     checkpoints.save({"a": torch.ones(1)}, {})
     (checkpoints.folder / "notes.txt").write_text("mine")
@@ -191,7 +180,7 @@ def test_checkpoints_remove_only_their_own_files(tmp_path: Path) -> None:
     assert [path.name for path in checkpoints.folder.iterdir()] == ["notes.txt"]
 
 
-def test_metrics_that_lost_their_end_are_cut_at_a_line(tmp_path: Path) -> None:
+def test_truncated_metrics_are_cut_at_a_line(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     for epoch in range(3):
         folder.append_metrics({"epoch": epoch})
@@ -205,14 +194,7 @@ def test_metrics_that_lost_their_end_are_cut_at_a_line(tmp_path: Path) -> None:
     RunFolder(tmp_path / "empty").cut_metrics(0)
 
 
-def test_checkpoints_left_by_a_kill_after_the_end_are_removed(tmp_path: Path) -> None:
-    run_quietly(tmp_path / "run", "lucir", *SMALL)
-    Checkpoints(tmp_path / "run" / "checkpoints").save({"a": torch.ones(1)}, {})
-    run_quietly(tmp_path / "run", "lucir", *SMALL)
-    assert not (tmp_path / "run" / "checkpoints").exists()
-
-
-def test_a_kill_before_the_config_is_written_leaves_a_folder_that_can_be_used(
+def test_a_kill_before_the_config_is_written_leaves_a_free_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed(*_: object) -> None:
@@ -226,10 +208,10 @@ def test_a_kill_before_the_config_is_written_leaves_a_folder_that_can_be_used(
 
 
 def test_checkpoints_left_after_the_end_are_removed_by_resume_and_compare(tmp_path: Path) -> None:
-    given = {"train.epochs": 1, "data.train_per_class": 4, "runtime.threads": 1}
+    settings = {"train.epochs": 1, "data.train_per_class": 4, "runtime.threads": 1}
 
     def compared() -> None:
-        compare(["lucir", "icarl"], "digits", seeds=[1], settings=given, out=tmp_path / "both")
+        compare(["lucir", "icarl"], "digits", seeds=[1], settings=settings, out=tmp_path / "both")
 
     compared()
     left = Checkpoints(tmp_path / "both" / "icarl-seed1" / "checkpoints")
@@ -239,7 +221,7 @@ def test_checkpoints_left_after_the_end_are_removed_by_resume_and_compare(tmp_pa
         assert not left.folder.exists()
 
 
-def test_a_result_that_was_changed_is_noticed(tmp_path: Path) -> None:
+def test_a_changed_result_is_detected(tmp_path: Path) -> None:
     result = run_quietly(tmp_path / "run", "lucir", *SMALL)
     file = tmp_path / "run" / "result.json"
     whole = file.read_text()
@@ -251,39 +233,10 @@ def test_a_result_that_was_changed_is_noticed(tmp_path: Path) -> None:
     ]:
         assert old in whole
         file.write_text(whole.replace(old, new, 1))
-        with pytest.raises(UserError, match=r"result\.json is damaged .*another checksum"):
+        with pytest.raises(UserError, match=r"result\.json is damaged .*checksum of its content differs"):
             RunFolder(tmp_path / "run").result()
-    file.write_text(whole.replace('"seconds": ', '"seconds": 1'))  # times are not part of what is checked
+    file.write_text(whole.replace('"seconds": ', '"seconds": 1'))  # the checksum does not cover times
     assert RunFolder(tmp_path / "run").result()["summary"] == result["summary"]
-
-
-def test_files_of_tensors_carry_a_checksum(tmp_path: Path) -> None:
-    path = tmp_path / "file.safetensors"
-    tensors = {
-        "a": torch.ones(3),
-        "b": torch.ones(2, 2, dtype=torch.bfloat16),
-        "c": torch.tensor(3),
-        "d": torch.empty(0, 2),
-    }
-    save_tensors(path, tensors, {"names": "abc"})
-    found, texts = read_tensors(path)
-    assert weights_sha256(found) == weights_sha256(tensors)
-    assert texts["names"] == "abc"
-    whole = path.read_bytes()
-    for changed in (
-        whole.replace(b"abc", b"abd"),
-        whole[:-1] + b"\x01",
-        whole.replace(b'"a"', b'"e"'),
-        whole[:-1],
-        b"",
-    ):
-        path.write_bytes(changed)
-        with pytest.raises(ValueError, match=r"checksum|."):
-            read_tensors(path)
-    path.unlink()
-    os.mkfifo(path)
-    with pytest.raises(ValueError, match="no such file"):
-        read_tensors(path)
 
 
 def test_a_changed_model_is_not_loaded(tmp_path: Path) -> None:
@@ -294,11 +247,11 @@ def test_a_changed_model_is_not_loaded(tmp_path: Path) -> None:
     for damaged in (whole[:-1] + bytes([whole[-1] ^ 1]), whole.replace(b'\\"3\\"', b'\\"4\\"')):
         assert damaged != whole
         file.write_bytes(damaged)
-        with pytest.raises(UserError, match="another checksum"):
+        with pytest.raises(UserError, match="checksum of its content differs"):
             load(tmp_path / "run")
 
 
-def test_pipes_in_a_run_folder_are_not_waited_for(tmp_path: Path) -> None:
+def test_pipes_in_a_run_folder_do_not_block(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     os.mkfifo(tmp_path / "metrics.jsonl")
     os.mkfifo(tmp_path / "origin.json")

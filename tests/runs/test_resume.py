@@ -1,6 +1,4 @@
-"""A run can be stopped anywhere and taken up again as if nothing had happened."""
-
-from __future__ import annotations
+"""A run can be stopped at any point and continued with the same result."""
 
 import json
 import os
@@ -17,13 +15,16 @@ import torch
 from conftest import Silent, run_command, settings_for, signal_plugin, without_timings
 from cscct.config import Settings
 from cscct.errors import Interrupted, RunFailed, UserError
-from cscct.learn.dataset import load_dataset
+from cscct.learn.build import load_dataset
 from cscct.learn.protocol import complete
-from cscct.runs import files
+from cscct.methods import EXTENSIONS, METHODS
 from cscct.runs import folder as folder_module
 from cscct.runs.checkpoints import Checkpoints
+from cscct.runs.exemplars import load_exemplars
+from cscct.runs.first_tasks import FirstTaskCache
 from cscct.runs.folder import RunFolder
 from cscct.runs.runner import execute
+from cscct.storage import HOLDER, locked
 
 BASES = ("icarl", "lucir", "podnet")
 SMALL = ("train.epochs=2", "data.train_per_class=24", "data.classes=6", "protocol.base=2", "runtime.threads=1")
@@ -37,11 +38,13 @@ def small(base: str, *sets: str) -> Settings:
     return complete(settings, load_dataset(settings, None, print))
 
 
-def go(folder: Path, settings: Settings, stop: Callable[[], bool] = lambda: False) -> tuple[dict[str, Any], Silent]:
+def go(
+    folder: Path, settings: Settings, stop: Callable[[], bool] = lambda: False, cache: FirstTaskCache | None = None
+) -> tuple[dict[str, Any], Silent]:
     listener = Silent()
     dataset = load_dataset(settings, None, print)
     run = RunFolder(folder)
-    return execute(settings, dataset, run, listener, listener.warnings.append, None, stop), listener
+    return execute(settings, dataset, run, listener, listener.warnings.append, cache, stop), listener
 
 
 def history(folder: Path) -> list[dict[str, Any]]:
@@ -49,19 +52,19 @@ def history(folder: Path) -> list[dict[str, Any]]:
     return [{k: v for k, v in json.loads(line).items() if k != "images_per_second"} for line in lines]
 
 
-def same(one: Path, other: Path) -> None:
-    """The weights' hash is in the result."""
-    results = [json.loads((folder / "result.json").read_text()) for folder in (one, other)]
+def same(expected: Path, actual: Path, *, trained: bool = True) -> None:
+    """Check that two runs are identical. The result contains the hash of the weights. trained: also the first task."""
+    results = [json.loads((folder / "result.json").read_text()) for folder in (expected, actual)]
     assert results[0]["status"] == "finished"
     assert without_timings(results[0]) == without_timings(results[1])
-    assert history(one) == history(other)
-    for kept in sorted((one / "tasks").iterdir()):
-        assert kept.read_bytes() == (other / "tasks" / kept.name).read_bytes()
-    assert not (other / "checkpoints").exists()
+    assert [line for line in history(expected) if trained or line["task"]] == history(actual)
+    for path in sorted((expected / "tasks").iterdir()):
+        assert path.read_bytes() == (actual / "tasks" / path.name).read_bytes()
+    assert not (actual / "checkpoints").exists()
 
 
 class After:
-    """Says stop at the n-th time it is asked."""
+    """Requests a stop at the n-th call."""
 
     def __init__(self, steps: int):
         self.left = steps
@@ -73,7 +76,7 @@ class After:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The run of each base that nothing disturbs."""
+    """The uninterrupted run of each base."""
     done: dict[str, Path] = {}
 
     def of(base: str) -> Path:
@@ -87,7 +90,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 @pytest.mark.parametrize("base", BASES)
 def test_stopped_every_few_steps(base: str, whole: Callable[[str], Path], tmp_path: Path) -> None:
-    """In every task and stage, at the ends of epochs and in their midst."""
+    """In every task and stage, at the end of epochs and within them."""
     settings, stops, finished = small(base), 0, False
     stages = set()
     while not finished:
@@ -97,7 +100,6 @@ def test_stopped_every_few_steps(base: str, whole: Callable[[str], Path], tmp_pa
         except Interrupted:
             stops += 1
             newest = Checkpoints(tmp_path / "run" / "checkpoints").latest(print)
-            assert newest is not None
             stage = newest.state["stage"]
             stages.add((newest.state["task"], stage["name"], stage["position"]["epoch"]))
     assert stops >= 5
@@ -106,29 +108,83 @@ def test_stopped_every_few_steps(base: str, whole: Callable[[str], Path], tmp_pa
     same(whole(base), tmp_path / "run")
 
 
-def test_what_a_loss_knows_of_the_classes_is_known_after_a_stop(tmp_path: Path) -> None:
-    settings = settings_for("lucir+balanced", "digits", *SMALL)
-    settings = complete(settings, load_dataset(settings, None, print))
-    go(tmp_path / "whole", settings)
+@pytest.mark.parametrize(
+    ("optimizer", "options"),
+    [("AdamW", "{amsgrad: true}"), ("RMSprop", "{centered: true}")],
+)
+def test_the_state_of_any_optimiser_survives_a_stop(optimizer: str, options: str, tmp_path: Path) -> None:
+    chosen = {"optimizer": optimizer, "optimizer_options": options, "lr": 0.01}
+    sets = [f"{stage}.{key}={value}" for stage in ("train", "finetune") for key, value in chosen.items()]
+    stopped_and_continued(tmp_path, small("podnet", *sets))
+
+
+@pytest.mark.parametrize(
+    ("method", "sets"),
+    [
+        ("lucir+balanced", ()),
+        ("replay", ("train.sampler=mixed", "train.views=2", "data.transform.augment=[randaugment, cutout, mixup]")),
+    ],
+)
+def test_class_statistics_and_batches_survive_a_stop(method: str, sets: tuple[str, ...], tmp_path: Path) -> None:
+    settings = settings_for(method, "digits", *SMALL, *sets)
+    stopped_and_continued(tmp_path, complete(settings, load_dataset(settings, None, print)))
+
+
+def stopped_and_continued(folder: Path, settings: Settings) -> None:
+    """Stop a run after every third step, and compare it with an uninterrupted one."""
+    go(folder / "whole", settings)
     stops, finished = 0, False
     while not finished:
         try:
-            go(tmp_path / "run", settings, After(3))
+            finished = bool(go(folder / "run", settings, After(3)))
+        except Interrupted:
+            stops += 1
+    assert stops >= 3
+    same(folder / "whole", folder / "run")
+
+
+EXTENDED = [name for name, method in METHODS.items() if {"extension", "stages"} & set(method.settings)]
+
+
+@pytest.mark.parametrize("name", EXTENDED)
+def test_methods_with_state_and_stages(name: str, tmp_path: Path) -> None:
+    """Stopped in every task and stage, and with a shared first task: identical weights and state of the extension."""
+    chosen = METHODS[name].settings
+    sets = [f"stages.{stage}.epochs=2" for stage in chosen.get("stages", {})]
+    for extension in chosen.get("extension", {}):
+        sets += [f"extension.{extension}.samples=6"] if "samples" in EXTENSIONS[extension].__dataclass_fields__ else []
+    addon = "+ct" if METHODS[name].grows else "+cscct"
+    settings = settings_for(name + addon, "digits", *SMALL, *sets)
+    settings = complete(settings, load_dataset(settings, None, print))
+    go(tmp_path / "whole", settings)
+    cache, stops, finished = FirstTaskCache(tmp_path / "first"), 0, False
+    while not finished:
+        try:
+            go(tmp_path / "stopped", settings, After(3), cache)
             finished = True
         except Interrupted:
             stops += 1
     assert stops >= 3
-    same(tmp_path / "whole", tmp_path / "run")
+    assert len(list((tmp_path / "first").iterdir())) == 1
+    go(tmp_path / "shared", settings, cache=cache)
+    expected = load_exemplars(tmp_path / "whole").extension
+    assert bool(expected) == ("extension" in chosen and name != "a-gem")
+    for run in ("stopped", "shared"):
+        same(tmp_path / "whole", tmp_path / run, trained=run == "stopped")
+        state = load_exemplars(tmp_path / run).extension
+        assert state.keys() == expected.keys()
+        assert all(torch.equal(state[key], expected[key]) for key in expected)
 
 
 @pytest.mark.parametrize("base", BASES)
 def test_killed_at_random_instants(base: str, tmp_path: Path) -> None:
-    """SIGKILL, checkpoints after every step; the kills are spread over all of the run, and every one hits it."""
+    """SIGKILL with checkpoints after every step. The kills are spread over the whole run."""
     epochs = 2 + KILLS
     more = [f"train.epochs={epochs}"]
     go(tmp_path / "whole", small(base, *more))
     sets = [*SMALL, *(FINE if base == "podnet" else ()), *more, EVERY_STEP]
-    words = ["run", f"{base}+cscct", "digits", *(word for one in sets for word in ("--set", one)), "--out", "run"]
+    arguments = [argument for text in sets for argument in ("--set", text)]
+    arguments = ["run", f"{base}+cscct", "digits", *arguments, "--out", "run"]
     rng = random.Random(f"{base}{KILLS}")
     checkpoints = Checkpoints(tmp_path / "run" / "checkpoints")
     total, written = 7 * epochs + 2, 0  # an epoch has 7 steps in all tasks together; and each task but the last an end
@@ -136,12 +192,11 @@ def test_killed_at_random_instants(base: str, tmp_path: Path) -> None:
         after = max(1, total * (kill + 1) // (KILLS + 1) - rng.randint(0, 2) - written)
         after = 0 if kill % 4 == 3 else after  # while it starts or reads the checkpoint
         plugin = signal_plugin(tmp_path / f"kill{kill}.py", "run", after=after, wait=rng.uniform(0.001, 0.05))
-        killed = run_command(tmp_path, *words, "--quiet", "--plugin", plugin.name)
+        killed = run_command(tmp_path, *arguments, "--quiet", "--plugin", plugin.name)
         assert killed.returncode == -signal.SIGKILL, killed.stderr
         newest = checkpoints.latest(print)
-        assert newest is not None
         written = checkpoints._numbers()[-1]
-        words = ["resume", "run"]
+        arguments = ["resume", "run"]
     assert newest.state["task"] == 2
     done = run_command(tmp_path, "resume", "run", "--quiet")
     assert (done.returncode, done.stderr) == (0, "")
@@ -149,8 +204,8 @@ def test_killed_at_random_instants(base: str, tmp_path: Path) -> None:
 
 
 def die_at(point: int, folder: Path, settings: Settings) -> int:
-    """In a child: the process ends at the n-th call with which the third checkpoint synchronises, renames or removes
-    a file; by then there are two, and the older has to go."""
+    """Run in a child process that ends at the n-th call that synchronises, renames or removes a file for the third
+    checkpoint. By then two checkpoints exist, and the older one is removed."""
     child = os.fork()
     if child == 0:
         saves, calls = [0], [0]
@@ -170,7 +225,7 @@ def die_at(point: int, folder: Path, settings: Settings) -> int:
                 saves[0] += 1
                 real(*arguments)
                 if saves[0] == 3:
-                    os._exit(0)  # it was written without reaching the point: there are no more
+                    os._exit(0)  # the checkpoint was written: no more points
 
             return call
 
@@ -208,12 +263,12 @@ def halfway(folder: Path, settings: Settings, steps: int = 8) -> Checkpoints:
 
 @pytest.mark.parametrize("suffix", ["json", "safetensors"])
 @pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "missing"])
-def test_damage_is_noticed_and_the_one_before_used(suffix: str, damage: str, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_skipped(
+    suffix: str, damage: str, whole: Callable[[str], Path], tmp_path: Path
+) -> None:
     settings = small("lucir", EVERY_STEP)
-    go(tmp_path / "whole", settings)
     checkpoints = halfway(tmp_path / "run", settings)
-    files_there = sorted(path.name for path in checkpoints.folder.iterdir())
-    assert len(files_there) == 4  # the newest two
+    assert len(list(checkpoints.folder.iterdir())) == 4  # two files for each of two checkpoints
     newest = sorted(checkpoints.folder.glob(f"*.{suffix}"))[-1]
     content = bytearray(newest.read_bytes())
     content[len(content) // 2] ^= 1
@@ -223,51 +278,48 @@ def test_damage_is_noticed_and_the_one_before_used(suffix: str, damage: str, tmp
     else:
         newest.write_bytes(changed[damage])
     _, listener = go(tmp_path / "run", settings)
-    noticed = [warning for warning in listener.warnings if "damaged" in warning]
-    assert len(noticed) == (0 if (damage, suffix) == ("missing", "json") else 1)
-    same(tmp_path / "whole", tmp_path / "run")
+    damaged = [warning for warning in listener.warnings if "damaged" in warning]
+    assert len(damaged) == (0 if (damage, suffix) == ("missing", "json") else 1)
+    same(whole("lucir"), tmp_path / "run")
 
 
 @pytest.mark.parametrize("content", [b"[]", b"null", b"{}", b"7", b"\xff\xfe", b"[" * 20000, b'{"sha256": "x"}'])
-def test_a_checkpoint_that_holds_something_else_is_passed_over(content: bytes, tmp_path: Path) -> None:
+def test_a_checkpoint_with_other_content_is_skipped(content: bytes, tmp_path: Path) -> None:
     checkpoints, warnings = Checkpoints(tmp_path / "checkpoints"), list[str]()
     for number in (1, 2):
         checkpoints.save({"x": torch.zeros(2)}, {"number": number})
     max(checkpoints.folder.glob("*.json")).write_bytes(content)
-    found = checkpoints.latest(warnings.append)
-    assert found is not None
-    assert found.state == {"number": 1}
+    checkpoint = checkpoints.latest(warnings.append)
+    assert checkpoint.state == {"number": 1}
     assert ["checkpoint-000002.json is damaged" in warning for warning in warnings] == [True]
 
 
 @pytest.mark.parametrize(
     "change", [{"exemplars": []}, {"task": None, "stage": {}}, {"settings": 3}, {"metrics_size": ""}]
 )
-def test_a_checkpoint_with_odd_values_is_refused_with_a_sentence(change: dict[str, Any], tmp_path: Path) -> None:
+def test_a_checkpoint_with_invalid_values_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
     settings = small("lucir", EVERY_STEP)
     checkpoints = halfway(tmp_path / "run", settings)
     saved = checkpoints.latest(print)
-    assert saved is not None
     checkpoints.save(saved.tensors, {**saved.state, **change})
     with pytest.raises(UserError, match="does not fit"):
         go(tmp_path / "run", settings)
 
 
 @pytest.mark.parametrize("suffix", [".json", ".safetensors"])
-def test_a_pipe_in_the_place_of_a_checkpoint_is_not_waited_for(suffix: str, tmp_path: Path) -> None:
+def test_a_pipe_in_place_of_a_checkpoint_does_not_block(suffix: str, tmp_path: Path) -> None:
     checkpoints, warned = Checkpoints(tmp_path), list[str]()
     for number in range(2):
         checkpoints.save({"weight": torch.ones(2)}, {"number": number})
     newest = tmp_path / f"checkpoint-000002{suffix}"
     newest.unlink()
     os.mkfifo(newest)
-    found = checkpoints.latest(warned.append)
-    assert found is not None
-    assert found.state == {"number": 0}
-    assert f"{newest.name} is no file" in warned[0]
+    checkpoint = checkpoints.latest(warned.append)
+    assert checkpoint.state == {"number": 0}
+    assert f"{newest.name} is not a regular file" in warned[0]
 
 
-def test_another_patch_version_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_patch_version_continues_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = small("lucir", EVERY_STEP)
     halfway(tmp_path / "run", settings)
     major, minor, _ = folder_module.__version__.split(".")[:3]
@@ -279,19 +331,17 @@ def test_another_patch_version_goes_on(tmp_path: Path, monkeypatch: pytest.Monke
         go(tmp_path / "run", settings)
 
 
-def test_with_all_checkpoints_damaged_it_starts_over(tmp_path: Path) -> None:
+def test_a_run_with_damaged_checkpoints_only_starts_again(whole: Callable[[str], Path], tmp_path: Path) -> None:
     settings = small("icarl", EVERY_STEP)
-    go(tmp_path / "whole", settings)
     for path in halfway(tmp_path / "run", settings).folder.iterdir():
         path.write_bytes(b"x")
     _, listener = go(tmp_path / "run", settings)
     assert len([warning for warning in listener.warnings if "damaged" in warning]) == 2
-    same(tmp_path / "whole", tmp_path / "run")
+    same(whole("icarl"), tmp_path / "run")
 
 
-def test_a_full_disk_ends_the_run_with_a_sentence(tmp_path: Path) -> None:
+def test_a_full_disk_ends_the_run_with_a_message(whole: Callable[[str], Path], tmp_path: Path) -> None:
     settings = small("podnet", EVERY_STEP)
-    go(tmp_path / "whole", settings)
     halfway(tmp_path / "run", settings)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))  # a checkpoint is larger
@@ -302,19 +352,19 @@ def test_a_full_disk_ends_the_run_with_a_sentence(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert not list((tmp_path / "run").rglob("*.tmp"))
     go(tmp_path / "run", settings)
-    same(tmp_path / "whole", tmp_path / "run")
+    same(whole("podnet"), tmp_path / "run")
 
 
 def test_two_processes_on_one_folder(tmp_path: Path) -> None:
     settings = small("lucir")
     halfway(tmp_path / "run", settings)
-    with files.locked(tmp_path / "run"), pytest.raises(UserError, match=f"worked on by process {os.getpid()} on"):
+    with locked(tmp_path / "run"), pytest.raises(UserError, match=f"in use by process {os.getpid()} on"):
         go(tmp_path / "run", settings)
-    (tmp_path / "run" / files.HOLDER).write_text("process 1 on a machine that lost power")  # a lock of the dead
+    (tmp_path / "run" / HOLDER).write_text("process 1 on a machine that lost power")
     go(tmp_path / "run", settings)
 
 
-def test_changed_data_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_data_are_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = small("lucir")
     halfway(tmp_path / "run", settings)
     dataset = load_dataset(settings, None, print)
@@ -333,20 +383,20 @@ def test_resume_from_the_command_line(cscct: Any, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["status"] == "finished"
     again = cscct("resume", "run")
     assert again.returncode == 0
-    assert "finished already" in again.stderr
+    assert "already finished" in again.stderr
     RunFolder(tmp_path / "other").create(settings)
     config = tmp_path / "other" / "config.yaml"
     config.write_text(config.read_text().replace("cscct_version: 0", "cscct_version: 99"))
     old = cscct("resume", "other")
     assert old.returncode == 2
-    assert "was made by cscct 99" in old.stderr
-    RunFolder(tmp_path / "fresh").create(settings)  # no checkpoint yet: it starts over
+    assert "was created by cscct 99" in old.stderr
+    RunFolder(tmp_path / "fresh").create(settings)  # no checkpoint yet: it starts from the beginning
     assert cscct("resume", "fresh", "--quiet").returncode == 0
     same(tmp_path / "run", tmp_path / "fresh")
 
 
-def test_ctrl_c_stops_with_a_checkpoint_and_says_how_to_go_on(cscct: Any, tmp_path: Path) -> None:
-    sets = [word for one in (*SMALL, EVERY_STEP) for word in ("--set", one)]
+def test_ctrl_c_writes_a_checkpoint_and_prints_the_resume_command(cscct: Any, tmp_path: Path) -> None:
+    sets = [argument for text in (*SMALL, EVERY_STEP) for argument in ("--set", text)]
     plugin = signal_plugin(tmp_path / "plugin.py", "run", after=3, number=signal.SIGINT)
     stopped = cscct("run", "lucir+cscct", "digits", *sets, "--out", "run", "--plugin", str(plugin))
     assert stopped.returncode == 130

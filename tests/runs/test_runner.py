@@ -1,6 +1,4 @@
-"""One run: what ends it, what it remembers, and what it refuses."""
-
-from __future__ import annotations
+"""Execution of one run: failures, stored state and refused folders."""
 
 import json
 import shutil
@@ -13,15 +11,15 @@ import pytest
 import torch
 from PIL import Image
 
-from conftest import Silent, settings_for
-from cscct.api import run_settings
+from conftest import run_command, settings_for
 from cscct.errors import Interrupted, RunFailed, UserError
-from cscct.learn.dataset import load_dataset
+from cscct.experiments import Hooks, run_settings
+from cscct.learn.build import load_dataset
 from cscct.learn.learner import Learner
 from cscct.runs import runner
-from cscct.runs.files import locked
 from cscct.runs.folder import CONFIG, RunFolder
 from cscct.runs.runner import execute
+from cscct.storage import locked
 
 SMALL = ("train.epochs=1", "data.train_per_class=12", "data.classes=4", "protocol.base=2", "runtime.threads=1")
 FAILING = """
@@ -39,18 +37,45 @@ class Broken(Term):
     def value(self, step):
         return {}["nothing"]
 
-register_method(Method("broken", "fails", {"loss": {"cross_entropy": {}, "broken": {}}}, like="lucir"))
+register_method(Method("broken", "fails", {"loss": {"cross_entropy": {}, "broken": {}}}, preset_from="lucir"))
 """
 
 
-def go(folder: Path, *sets: str, stop: Callable[[], bool] = lambda: False) -> dict[str, Any]:
+def run_in(folder: Path, *sets: str, stop: Callable[[], bool] = lambda: False) -> dict[str, Any]:
     settings = settings_for("lucir+cscct", "digits", *SMALL, *sets)
     return execute(settings, load_dataset(settings, None, print), RunFolder(folder), stop=stop)
 
 
-def test_an_exception_in_a_plugin_ends_the_run_as_failed_with_file_and_line(cscct: Any, tmp_path: Path) -> None:
+TASKS = {"[1, 3]": [1, 3], "[[3, 1, 8], [0]]": [["3", "1", "8"], ["0"]]}
+
+
+@pytest.mark.parametrize("tasks", TASKS)
+def test_tasks_of_any_size_or_with_named_classes(tasks: str, tmp_path: Path) -> None:
+    words = ("--set", f"protocol.tasks={tasks}", *(word for text in SMALL[:3] for word in ("--set", text)))
+    done = run_command(tmp_path, "compare", "lucir", "lda", "--seeds", "1", "--out", "out", "--threads", "1", *words)
+    assert "tasks of" in done.stdout, done.stderr
+    assert run_command(tmp_path, "report", "out").returncode == 0
+    result = json.loads((tmp_path / "out" / "lucir-seed1" / "result.json").read_text())
+    classes = [entry["classes"] for entry in result["tasks"]]
+    assert TASKS[tasks] in (classes, [len(names) for names in classes])
+    known = result["task_incremental"]
+    assert [len(rows) for rows in (known["matrix"]["nme"], known["matrix"]["nme"][1])] == [2, 2]
+    assert known["summary"]["lda"]["last_accuracy"] == result["tasks"][1]["task_incremental_accuracy"]["lda"]
+    single = min(range(2), key=lambda index: len(classes[index]))  # a task with one class: nothing to confuse
+    assert known["matrix"]["classifier"][1][single] == 100
+
+
+def test_unknown_class_names_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    for words in (["run", "lucir", "digits"], ["compare", "lucir", "icarl", "--seeds", "1"]):
+        tasks = "protocol.tasks=[[0, 1, 2, 3, 4], [5, 6, 7, 8, 99]]"
+        done = run_command(tmp_path, *words, "--out", "out", "--set", tasks)
+        assert (done.returncode, "'99'" in done.stderr) == (2, True), done.stderr
+        assert not (tmp_path / "out").exists()
+
+
+def test_an_exception_in_a_plugin_fails_the_run_with_file_and_line(cscct: Any, tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text(FAILING)
-    sets = [word for one in SMALL for word in ("--set", one)]
+    sets = [argument for text in SMALL for argument in ("--set", text)]
     done = cscct("run", "broken", "digits", "--plugin", "broken.py", "--out", "run", "--quiet", *sets)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
@@ -60,88 +85,81 @@ def test_an_exception_in_a_plugin_ends_the_run_as_failed_with_file_and_line(cscc
     assert "line 14" in result["error"]
 
 
-def test_an_exception_of_our_own_is_recorded_and_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_exception_is_recorded_and_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr(Learner, "evaluate", fail)
     with pytest.raises(ZeroDivisionError):
-        go(tmp_path / "run")
+        run_in(tmp_path / "run")
     result = RunFolder(tmp_path / "run").result()
     assert (result["status"], result["error"]) == ("failed", "ZeroDivisionError: a bug")
 
 
-def test_weights_that_are_not_finite_after_the_last_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Learner._train
+def test_weights_that_are_not_finite_fail_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Learner._run_stage
 
     def spoil(self: Learner, *arguments: Any) -> None:
         real(self, *arguments)
         with torch.no_grad():
             self.network.head.new_weight[0, 0] = torch.nan
 
-    monkeypatch.setattr(Learner, "_train", spoil)
+    monkeypatch.setattr(Learner, "_run_stage", spoil)
     with pytest.raises(RunFailed, match=r"head\.new_weight are not finite after task 1"):
-        go(tmp_path / "run")
+        run_in(tmp_path / "run")
     assert RunFolder(tmp_path / "run").result()["status"] == "failed"
 
 
-def test_features_that_overflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With weights that are finite."""
-    real = Learner._train
+def test_features_that_overflow_fail_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with finite weights."""
+    real = Learner._run_stage
 
     def spoil(self: Learner, *arguments: Any) -> None:
         real(self, *arguments)
-        norms = [one for one in self.network.backbone.modules() if isinstance(one, torch.nn.BatchNorm2d)]
+        norms = [module for module in self.network.backbone.modules() if isinstance(module, torch.nn.BatchNorm2d)]
         with torch.no_grad():
             for norm in norms:
                 norm.weight.fill_(1e30)
 
-    monkeypatch.setattr(Learner, "_train", spoil)
+    monkeypatch.setattr(Learner, "_run_stage", spoil)
     with pytest.raises(RunFailed, match="of the class means are not finite after task 1"):
-        go(tmp_path / "run")
+        run_in(tmp_path / "run")
 
 
 @pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(30, "Read-only file system")])
-def test_a_folder_that_cannot_be_made(error: OSError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_created(error: OSError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise error
 
     monkeypatch.setattr(Path, "mkdir", refuse)
     with pytest.raises(UserError, match=f"cannot be used for results .{error.strerror}.: choose another with --out"):
-        go(tmp_path / "run")
-
-
-def test_a_file_in_the_way(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    for out in (tmp_path / "file", tmp_path / "file" / "run"):
-        with pytest.raises(UserError, match=r"is a file|cannot be used"):
-            go(out)
+        run_in(tmp_path / "run")
 
 
 def test_a_kill_while_the_config_is_written_leaves_a_free_folder(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / f".{CONFIG}.tmp").write_text("method: luc")
     (tmp_path / "run" / ".lock").touch()
-    assert go(tmp_path / "run")["status"] == "finished"
+    assert run_in(tmp_path / "run")["status"] == "finished"
 
 
-def test_another_run_is_named_by_what_differs(tmp_path: Path) -> None:
-    go(tmp_path / "run")
-    with pytest.raises(UserError, match=r"another run: train\.lr is 0\.1 there, not 0\.2\."):
-        go(tmp_path / "run", "train.lr=0.2")
-    assert go(tmp_path / "run", "runtime.threads=2")["status"] == "finished"  # the same run on other threads
+def test_the_message_about_another_run_names_the_difference(tmp_path: Path) -> None:
+    run_in(tmp_path / "run")
+    with pytest.raises(UserError, match=r"another run: train\.lr was 0\.1 and is now 0\.2\."):
+        run_in(tmp_path / "run", "train.lr=0.2")
+    assert run_in(tmp_path / "run", "runtime.threads=2")["status"] == "finished"  # threads do not identify a run
 
 
 def test_another_precision_is_another_run(tmp_path: Path) -> None:
-    """It was not told from its twin in version 0.2."""
-    go(tmp_path / "run")
-    with pytest.raises(UserError, match=r"numerics\.precision is 32-true there, not bf16-mixed"):
-        go(tmp_path / "run", "runtime.precision=bf16-mixed")  # by its old name
+    """Version 0.2 did not distinguish them."""
+    run_in(tmp_path / "run")
+    with pytest.raises(UserError, match=r"numerics\.precision was 32-true and is now bf16-mixed"):
+        run_in(tmp_path / "run", "runtime.precision=bf16-mixed")  # the old name of the setting
 
 
-def test_what_is_to_be_done_is_decided_under_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process finishes the run between our start and our lock: its result is read, not emptied."""
-    finished = go(tmp_path / "other")
+def test_the_state_of_a_run_is_read_under_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If another process finishes the run between start and lock, its result is read and not overwritten."""
+    finished = run_in(tmp_path / "other")
 
     @contextmanager
     def locked_late(folder: Path) -> Iterator[None]:
@@ -150,10 +168,10 @@ def test_what_is_to_be_done_is_decided_under_the_lock(tmp_path: Path, monkeypatc
             yield
 
     monkeypatch.setattr(runner, "locked", locked_late)
-    assert go(tmp_path / "run") == finished
+    assert run_in(tmp_path / "run") == finished
 
 
-def photographs(folder: Path, classes: int) -> Path:
+def make_photos(folder: Path, classes: int) -> Path:
     for part, count in (("train", 4), ("test", 1)):
         for label in range(classes):
             for i in range(count):
@@ -166,64 +184,53 @@ def photographs(folder: Path, classes: int) -> Path:
 FOLDER = ("train.epochs=1", "data.transform.size=16", "network.depth=8", "runtime.threads=1", "protocol.base=2")
 
 
-def test_a_finished_run_notices_other_data(tmp_path: Path) -> None:
-    settings = settings_for("lucir", "folder", *FOLDER)
-    few, more = photographs(tmp_path / "few", 3), photographs(tmp_path / "more", 4)
-    run_settings(settings, out=tmp_path / "run", data_dir=few)
-    with pytest.raises(UserError, match=r"dataset has changed|another run"):
-        run_settings(settings, out=tmp_path / "run", data_dir=more)
+class Started:
+    """A listener that records whether the run has started."""
+
+    value = False
+
+    def run_started(self, *_: Any) -> None:
+        self.value = True
 
 
-def test_resume_remembers_where_the_data_was(cscct: Any, tmp_path: Path) -> None:
-    settings, data = settings_for("lucir", "folder", *FOLDER), photographs(tmp_path / "photos", 3)
+def test_resume_uses_the_stored_data_folder(cscct: Any, tmp_path: Path) -> None:
+    settings, data = settings_for("lucir", "folder", *FOLDER), make_photos(tmp_path / "photos", 3)
+    started = Started()
+    hooks = Hooks(listeners=[started], stop=lambda: started.value)
     with pytest.raises(Interrupted, match="cscct resume"):
-        run_settings(settings, out=tmp_path / "run", data_dir=data, stop=lambda: True)
+        run_settings(settings, out=tmp_path / "run", data_dir=data, hooks=hooks)
     done = cscct("resume", "run", "--quiet")
     assert done.returncode == 0, done.stderr
 
 
-def test_the_way_to_go_on_names_the_plugins(cscct: Any, tmp_path: Path) -> None:
-    """They are code: a folder that somebody else made cannot have them loaded."""
+def test_the_resume_command_names_the_plugins(cscct: Any, tmp_path: Path) -> None:
+    """Plugins are code: they are never loaded because a run folder names them."""
     plugin = Path(__file__).parents[2] / "examples" / "rkd.py"
     folder = RunFolder(tmp_path / "run")
     settings = settings_for("lucir", "digits", *SMALL)
     with pytest.raises(Interrupted, match=f"cscct resume .*run --plugin .*{plugin.name}"):
-        run_settings(settings, out=folder.path, plugins=[plugin], stop=lambda: True)
+        run_settings(settings, out=folder.path, plugins=[plugin], hooks=Hooks(stop=lambda: True))
     config = folder.path / CONFIG
     config.write_text(config.read_text().replace("method: lucir", "method: rkd"))
-    told = cscct("resume", "run")
-    assert told.returncode == 2
-    assert "There is no method 'rkd'" in told.stderr
-    assert f"started with --plugin {plugin}" in told.stderr
+    refused = cscct("resume", "run")
+    assert refused.returncode == 2
+    assert "There is no method 'rkd'" in refused.stderr
+    assert f"started with --plugin {plugin}" in refused.stderr
 
 
-def test_listeners_are_told_of_a_finished_run(tmp_path: Path) -> None:
-    settings = settings_for("lucir+cscct", "digits", *SMALL)
-    dataset, heard = load_dataset(settings, None, print), list[Path]()
-
-    class Told(Silent):
-        def found_finished(self, result: Any, folder: Path) -> None:
-            heard.append(folder)
-
-    for _ in range(2):
-        execute(settings, dataset, RunFolder(tmp_path / "run"), Told())
-    assert heard == [tmp_path / "run"]
-
-
-def test_a_picture_replaced_by_one_of_the_same_size_is_noticed(tmp_path: Path) -> None:
-    settings, data = settings_for("lucir", "folder", *FOLDER), photographs(tmp_path / "photos", 3)
+def test_an_image_replaced_by_one_of_the_same_size_is_detected(tmp_path: Path) -> None:
+    settings, data = settings_for("lucir", "folder", *FOLDER), make_photos(tmp_path / "photos", 3)
     run_settings(settings, out=tmp_path / "run", data_dir=data)
-    picture = data / "train" / "class0" / "0.png"
-    content = bytearray(picture.read_bytes())
-    other = (data / "train" / "class0" / "1.png").read_bytes()
-    assert len(other) == len(content)
-    picture.write_bytes(other)
+    image = data / "train" / "class0" / "0.png"
+    replacement = (data / "train" / "class0" / "1.png").read_bytes()
+    assert len(replacement) == image.stat().st_size
+    image.write_bytes(replacement)
     with pytest.raises(UserError, match="dataset has changed"):
         run_settings(settings, out=tmp_path / "run", data_dir=data)
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (
             RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory"),
@@ -235,18 +242,13 @@ def test_a_picture_replaced_by_one_of_the_same_size_is_noticed(tmp_path: Path) -
         ),
     ],
 )
-def test_what_torch_says_in_its_own_words_is_a_sentence(
-    error: Exception, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_errors_of_torch_get_a_clear_message(
+    error: Exception, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> None:
         raise error
 
     monkeypatch.setattr(Learner, "evaluate", fail)
-    with pytest.raises(RunFailed, match=said):
-        go(tmp_path / "run")
-    assert said in RunFolder(tmp_path / "run").result()["error"]
-
-
-def test_more_threads_than_any_machine_has_are_refused() -> None:
-    with pytest.raises(UserError, match=r"runtime\.threads is 100000"):
-        settings_for("lucir", "digits", "runtime.threads=100000")
+    with pytest.raises(RunFailed, match=message):
+        run_in(tmp_path / "run")
+    assert message in RunFolder(tmp_path / "run").result()["error"]

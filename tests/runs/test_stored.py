@@ -1,6 +1,4 @@
-"""What is noticed in a result.json that is not as a run writes it."""
-
-from __future__ import annotations
+"""Validation of result.json."""
 
 import copy
 from collections.abc import Callable
@@ -16,25 +14,25 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "method": lambda result: result.pop("method"),
     "status": lambda result: result.update(status="done"),
     "tasks are missing": lambda result: result["tasks"].pop(),
-    "do not fit together": lambda result: result["tasks"][0].update(classes=[]),
+    "do not match": lambda result: result["tasks"][0].update(classes=[]),
     "tasks.1.accuracy": lambda result: result["tasks"][1].update(accuracy=None),
-    "lacks 'apt'": lambda result: result["summary"][result["headline"]].pop("apt"),
-    "lacks 'elsewhere'": lambda result: result.update(headline="elsewhere"),
-    "stands twice": lambda result: result["tasks"][1].update(classes=result["tasks"][0]["classes"]),
+    "'apt' is missing": lambda result: result["summary"][result["headline"]].pop("apt"),
+    "'elsewhere' is missing": lambda result: result.update(headline="elsewhere"),
+    "occurs twice": lambda result: result["tasks"][1].update(classes=result["tasks"][0]["classes"]),
     "accuracy matrix": lambda result: result["matrix"][result["headline"]][1].pop(),
     "task_sizes": lambda result: result["task_sizes"].__setitem__(0, 0),
 }
 
 
-@pytest.mark.parametrize("words", CHANGES)
-def test_what_is_wrong_with_a_result_is_said(words: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("message", CHANGES)
+def test_an_inconsistent_result_is_rejected(message: str, tmp_path: Path) -> None:
     result = make_run(tmp_path / "run")
     check_result(result)
     changed = copy.deepcopy(result)
-    CHANGES[words](changed)
-    with pytest.raises(ValueError, match=words):
+    CHANGES[message](changed)
+    with pytest.raises(ValueError, match=message):
         check_result(changed)
 
 
-def test_a_run_without_a_finished_task_is_whole(tmp_path: Path) -> None:
+def test_a_result_without_a_finished_task_is_accepted(tmp_path: Path) -> None:
     check_result(make_run(tmp_path / "run", done=0, status="running"))

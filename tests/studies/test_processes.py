@@ -1,6 +1,4 @@
-"""Runs in processes of their own."""
-
-from __future__ import annotations
+"""Runs in separate processes."""
 
 import os
 import signal
@@ -14,8 +12,8 @@ import pytest
 
 from conftest import run_quietly, without_timings
 from cscct.errors import UserError
-from cscct.runs.files import locked
 from cscct.runs.first_tasks import FirstTaskCache
+from cscct.storage import locked
 from cscct.studies.datasets import DatasetCache
 from cscct.studies.plan import PlannedRun
 from cscct.studies.processes import ProcessExecutor
@@ -25,15 +23,15 @@ from planning import QUICK, small_plan
 
 
 def pid_of(run: PlannedRun) -> int | None:
-    """Who works on a run, once it has written a checkpoint."""
+    """Return the process that works on a run, once it has written a checkpoint."""
     lock = run.folder.path / ".lock-holder"
     checkpoints = run.folder.path / "checkpoints"
     if not lock.is_file() or not checkpoints.is_dir() or not any(checkpoints.glob("*.json")):
         return None
-    return next((int(word) for word in lock.read_text().split() if word.isdigit()), None)
+    return next((int(part) for part in lock.read_text().split() if part.isdigit()), None)
 
 
-def test_a_killed_process_is_replaced_and_a_failure_told(tmp_path: Path) -> None:
+def test_a_killed_process_is_restarted_and_a_failure_reported(tmp_path: Path) -> None:
     good = small_plan(tmp_path / "many", "lucir", "lucir+cscct")
     bad = small_plan(tmp_path / "many", "podnet", sets=["loss.nca.weight=1e39"])
     killed: list[int] = []
@@ -44,11 +42,11 @@ def test_a_killed_process_is_replaced_and_a_failure_told(tmp_path: Path) -> None
             os.kill(pid, signal.SIGKILL)
             killed.append(pid)
 
-    place = ProcessExecutor(2, DatasetCache(None, print), FirstTaskCache(tmp_path / "first"))
-    status = Scheduler([*bad, *good], place, watch, print, lambda: False).run()
+    executor = ProcessExecutor(2, DatasetCache(None, print), FirstTaskCache(tmp_path / "first"))
+    status = Scheduler([*bad, *good], executor, watch, print, lambda: False).run()
     assert len(killed) == 1
     assert status.states == {"podnet-seed1": "failed", "lucir-seed1": "finished", "lucir+cscct-seed1": "finished"}
-    assert "became" in status.words["podnet-seed1"]
+    assert "became" in status.messages["podnet-seed1"]
     assert status.attempts == {"podnet-seed1": 1, "lucir-seed1": 2, "lucir+cscct-seed1": 1}
     alone = run_quietly(tmp_path / "alone", "lucir", *QUICK)
     assert without_timings(good[0].folder.result()) == without_timings(alone)
@@ -75,7 +73,6 @@ def test_a_run_whose_parent_is_killed_stops_with_a_checkpoint(tmp_path: Path) ->
     run.begin()
     order = WorkOrder(str(run.folder.path), str(tmp_path / "first")).to_json()
     parent = subprocess.Popen([sys.executable, "-c", PARENT, order], stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
     child = int(parent.stdout.readline())
     while not (run.folder.path / "metrics.jsonl").is_file():
         assert parent.poll() is None

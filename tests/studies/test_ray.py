@@ -1,6 +1,4 @@
-"""Sweeps on Ray: the same numbers as on this machine, whatever happens to a worker."""
-
-from __future__ import annotations
+"""Sweeps on Ray: the same results as on this machine, also after the loss of a worker."""
 
 import os
 import re
@@ -20,7 +18,7 @@ from cscct.errors import UserError
 from cscct.runs.first_tasks import FirstTaskCache
 from cscct.studies.datasets import DatasetCache
 from cscct.studies.execution import ExecutionOptions
-from cscct.studies.ray import RayExecutor, work_on_node
+from cscct.studies.ray import RayExecutor, execute_on_node
 from cscct.studies.scheduler import Scheduler, StudyStatus
 from cscct.studies.worker import WorkOrder
 from planning import QUICK, small_plan
@@ -33,16 +31,16 @@ def executor(folder: Path) -> RayExecutor:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[RayExecutor]:
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'cscct[ray]'")
-    with executor(tmp_path) as found:
-        yield found
+    with executor(tmp_path) as cluster:
+        yield cluster
 
 
 def worker_of(folder: Path) -> int | None:
-    """Who holds a run's folder, once it has come as far as its second task."""
+    """Return the process that holds a run folder, once its first task is finished."""
     lock = folder / ".lock-holder"
     if not lock.is_file() or not (folder / "tasks" / "000.safetensors").is_file():
         return None
-    return next((int(word) for word in lock.read_text().split() if word.isdigit()), None)
+    return next((int(part) for part in lock.read_text().split() if part.isdigit()), None)
 
 
 def test_a_sweep_that_loses_a_worker_ends_with_the_numbers_of_a_local_one(cluster: RayExecutor, tmp_path: Path) -> None:
@@ -61,7 +59,7 @@ def test_a_sweep_that_loses_a_worker_ends_with_the_numbers_of_a_local_one(cluste
     assert set(status.states.values()) == {"finished"}, status
     assert status.attempts == {"lucir-seed1": 1, "lucir+cscct-seed1": 2}
     assert warnings == ["lucir-seed1: " + warnings[0].partition(": ")[2]]
-    assert "The memory holds 30 exemplars a class" in warnings[0]
+    assert "The memory holds 30 exemplars per class" in warnings[0]
     for run in plan:
         sets = ("train.epochs=4", "memory.per_class=30")
         alone = run_quietly(tmp_path / "local" / run.name, run.settings.method, *QUICK, *sets)
@@ -73,18 +71,17 @@ def test_a_worker_that_is_cancelled_writes_a_checkpoint(cluster: RayExecutor, tm
     run.begin()
     handle = cluster.start(run)
     while not (run.folder.path / "metrics.jsonl").is_file():
-        assert handle.ended() is None
+        assert handle.outcome() is None
         time.sleep(0.05)
-    handle.ask_to_stop()
+    handle.request_stop()
     handle.wait()
-    outcome = handle.ended()
-    assert outcome is not None
-    assert outcome.how == "stopped"
+    outcome = handle.outcome()
+    assert outcome.status == "stopped"
     assert any((run.folder.path / "checkpoints").glob("*.json"))
 
 
-class PretendedRay(SimpleNamespace):
-    """A cluster with or without GPUs, which carries out nothing."""
+class FakeRay(SimpleNamespace):
+    """A cluster with or without GPUs, which executes nothing."""
 
     def __init__(self, gpus: int):
         super().__init__(started=[], is_initialized=lambda: True, shutdown=lambda: None)
@@ -96,52 +93,52 @@ class PretendedRay(SimpleNamespace):
 
 
 @pytest.mark.parametrize(("gpus", "device", "wanted"), [(2, "auto", 1), (2, "cuda", 1), (2, "cpu", 0), (0, "auto", 0)])
-def test_the_device_is_left_to_the_worker(
+def test_the_worker_chooses_the_device(
     gpus: int, device: str, wanted: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """This machine has no GPU; nodes of the cluster may."""
-    ray = PretendedRay(gpus)
+    ray = FakeRay(gpus)
     monkeypatch.setitem(sys.modules, "ray", ray)
-    place = executor(tmp_path)
+    ray_executor = executor(tmp_path)
     (run,) = small_plan(tmp_path, "lucir", sets=[f"runtime.device={device}"])
-    place.check(run.settings)
+    ray_executor.check(run.settings)
     run.begin()
-    place.start(run)
+    ray_executor.start(run)
     assert ray.started[0]["num_gpus"] == wanted
     assert run.folder.settings().runtime.device == device
 
 
-def test_a_cluster_without_gpus_refuses_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "ray", PretendedRay(0))
+def test_cuda_needs_a_cluster_with_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "ray", FakeRay(0))
     with pytest.raises(UserError, match="cluster has no GPU"):
         executor(tmp_path).check(settings_for("lucir", "digits", "runtime.device=cuda"))
 
 
-def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_ray_gives_an_install_hint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"pip install 'cscct\[ray\]'"):
         executor(tmp_path)
 
 
-def test_a_workers_failure_is_a_sentence(tmp_path: Path) -> None:
+def test_a_failure_of_a_worker_has_a_message(tmp_path: Path) -> None:
     (run,) = small_plan(tmp_path, "lucir", sets=["loss.cross_entropy.weight=1e39"])
     run.begin()
-    outcome = work_on_node(WorkOrder(str(run.folder.path), str(tmp_path / "first")))
-    assert outcome.how == "failed"
-    assert "cross_entropy became" in outcome.words
+    outcome = execute_on_node(WorkOrder(str(run.folder.path), str(tmp_path / "first")))
+    assert outcome.status == "failed"
+    assert "cross_entropy became" in outcome.message
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return int(server.getsockname()[1])
 
 
 @pytest.mark.parametrize(
     "form", ["127.0.0.1:{}", "ray://127.0.0.1:{}", "localhost:{}", "127.0.0.1:9{}", "ray://", "ray://x"]
 )
 @pytest.mark.parametrize("source", ["option", "environment"])
-def test_an_address_where_nobody_listens_is_refused_before_ray_tries(
+def test_an_address_without_a_server_is_refused_before_ray_connects(
     form: str, source: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     ray = SimpleNamespace(is_initialized=lambda: False, init=lambda **_: pytest.fail("Ray would try for minutes"))

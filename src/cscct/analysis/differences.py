@@ -1,4 +1,4 @@
-"""Whether the groups of a report may be set beside each other at all."""
+"""Settings that differ between groups, and whether the groups are comparable."""
 
 from __future__ import annotations
 
@@ -6,43 +6,75 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .groups import Group
-from .load import Run
+from .load import StoredRun
 from .settings import EXPERIMENT, differing, protocol, show
 
-NAMED = 6  # of more groups than this only the number is told
+MAX_LISTED = 6  # groups; of more, the number replaces the labels
+CLASSES_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class SettingDifference:
+    """A setting whose value differs between groups.
+
+    Attributes:
+        name: Dotted name of the setting, or a description of it.
+        groups: Labels of the groups with each value. Labels may contain commas.
+    """
+
+    name: str
+    groups: dict[str, list[str]]
+
+    @property
+    def listed(self) -> bool:
+        """Whether there are few enough groups to list their labels."""
+        return sum(map(len, self.groups.values())) <= MAX_LISTED
+
+    def __str__(self) -> str:
+        """Return one line, as in `memory per class: 5 for "lucir, B=4"; 9 for "lucir, B=6"`."""
+        parts = []
+        for value, labels in self.groups.items():
+            names = ", ".join(f'"{label}"' for label in labels) if self.listed else f"{len(labels)} groups"
+            parts.append(f"{value} for {names}")
+        return f"{self.name}: {'; '.join(parts)}"
 
 
 @dataclass(frozen=True)
 class Differences:
-    experiments: list[str]  # the groups did not do the same thing: a warning
-    training: list[str]  # the methods are trained each in its own way: a note
+    """Differences between groups.
+
+    Attributes:
+        experiments: Differences that make the groups different experiments, which deserve a warning.
+        training: Differences in how methods of different families are trained.
+    """
+
+    experiments: list[SettingDifference]
+    training: list[SettingDifference]
 
 
 def find_differences(groups: Sequence[Group]) -> Differences:
-    """Between groups; the method, its losses and how far a run has come do not count.
+    """Compare the settings of groups, except the method, its losses and its progress.
 
-    Methods of different families have training settings of their own, so network, schedule and the like are only
-    noted. Within a family (lucir and lucir+cscct on one dataset) nothing but the losses should differ, so there the
-    same difference is a warning.
+    Each family of methods has its own network, schedule and so on, so such differences are only noted. Within a family
+    (`lucir` and `lucir+cscct` on one dataset) only the losses should differ, so any other difference is a warning.
     """
-    flats = [group.effective for group in groups]
-    loud = [_tell(name, groups) for name in differing(flats) if name in EXPERIMENT]
-    loud += _seeds(groups) + _classes(groups)
-    quiet = []
-    families = [[group for group in groups if _family(group) == one] for one in dict.fromkeys(map(_family, groups))]
-    explained = set(EXPERIMENT) | {"method"}
-    for family in families:
+    names = [name for name in differing([group.effective for group in groups]) if name in EXPERIMENT]
+    experiments = [_difference(name, groups) for name in names]
+    experiments += _seeds(groups) + _classes(groups)
+    training = []
+    explained = {*EXPERIMENT, "method"}
+    for key in dict.fromkeys(map(_family, groups)):
+        family = [group for group in groups if _family(group) == key]
         for name in differing([group.effective for group in family]):
             if name in explained:
                 continue
-            in_all = all(name in group.effective for group in family)
             if not name.startswith("loss."):
-                loud.append(_tell(name, family))
+                experiments.append(_difference(name, family))
                 explained.add(name)
-            elif in_all and len({group.method for group in family}) > 1:
-                quiet.append(_tell(name, family))
-    quiet += [_tell(name, groups) for name in _training_names(groups) if name not in explained]
-    return Differences(loud, quiet)
+            elif all(name in group.effective for group in family) and len({group.method for group in family}) > 1:
+                training.append(_difference(name, family))
+    training += [_difference(name, groups) for name in _training_names(groups) if name not in explained]
+    return Differences(experiments, training)
 
 
 def _family(group: Group) -> tuple[str, str]:
@@ -50,58 +82,61 @@ def _family(group: Group) -> tuple[str, str]:
 
 
 def _training_names(groups: Sequence[Group]) -> list[str]:
-    """Training settings that differ. A whole section that some groups lack counts once, by its epochs."""
+    """Training settings that differ. If some groups have no fine-tuning, its epochs stand for all its settings."""
     names = [name for name in differing([group.effective for group in groups]) if not name.startswith("loss.")]
     if any("finetune.epochs" not in group.effective for group in groups):
         names = [name for name in names if not name.startswith("finetune.") or name == "finetune.epochs"]
     return names
 
 
-def _tell(name: str, groups: Sequence[Group]) -> str:
+def _difference(name: str, groups: Sequence[Group]) -> SettingDifference:
     return _by_value(EXPERIMENT.get(name, name), groups, lambda group: show(group.effective.get(name)))
 
 
-def _by_value(what: str, groups: Sequence[Group], value: Callable[[Group], str]) -> str:
-    holders: dict[str, list[str]] = {}
+def _by_value(name: str, groups: Sequence[Group], value: Callable[[Group], str]) -> SettingDifference:
+    labels: dict[str, list[str]] = {}
     for group in groups:
-        holders.setdefault(value(group), []).append(group.label)
-    if len(groups) > NAMED:  # their labels tell it too
-        return f"{what}: " + ", ".join(f"{found} for {len(labels)} groups" for found, labels in holders.items())
-    return f"{what}: " + "; ".join(f"{found} for {', '.join(labels)}" for found, labels in holders.items())
+        labels.setdefault(value(group), []).append(group.label)
+    return SettingDifference(name, labels)
 
 
-def _seeds(groups: Sequence[Group]) -> list[str]:
-    """Unfinished groups may lack seeds."""
-    whole = [group for group in groups if group.complete]
-    if len({group.seeds for group in whole}) <= 1:
+def _seeds(groups: Sequence[Group]) -> list[SettingDifference]:
+    """The seeds, if complete groups have different ones."""
+    complete = [group for group in groups if group.complete]
+    if len({group.seeds for group in complete}) <= 1:
         return []
-    return [_by_value("seeds", whole, lambda group: show(group.seeds))]
+    return [_by_value("seeds", complete, lambda group: show(group.seeds))]
 
 
-def _classes(groups: Sequence[Group]) -> list[str]:
-    """Folders of images have no name of their own in the settings: their classes tell them apart."""
-    first: dict[tuple[object, ...], Run] = {}
+def _classes(groups: Sequence[Group]) -> list[SettingDifference]:
+    """The classes from the first different one on, if the settings are the same, as for two image folders."""
+    first: dict[tuple[object, ...], StoredRun] = {}
     for group in groups:
         experiment = tuple(show(group.effective.get(name)) for name in EXPERIMENT)
         for run in group.runs:
-            other = first.setdefault((*experiment, run.seed), run)
-            if any(a != b for a, b in zip(run.classes, other.classes, strict=False)):
-                return [f"the classes themselves: {other.path} and {run.path} learned others in the same protocol"]
+            reference = first.setdefault((*experiment, run.seed), run)
+            pairs = enumerate(zip(run.classes, reference.classes, strict=False))
+            start = next((i for i, (name, expected) in pairs if name != expected), None)
+            if start is not None:
+                shown = slice(start, start + CLASSES_SHOWN)
+                folders = {", ".join(each.classes[shown]): [str(each.path)] for each in (reference, run)}
+                return [SettingDifference("classes", folders)]
     return []
 
 
 def protocols(groups: Sequence[Group]) -> list[dict[str, str]]:
-    """For each group its protocol in words, with seeds and versions."""
-    found = []
+    """Return the protocol of each group, with seeds and versions."""
+    descriptions = []
     for group in groups:
-        made_by = {_versions(run) for run in group.runs}
-        words = protocol(group.runs[0].settings, group.runs[0].planned)
-        found.append({**words, "Seeds": show(group.seeds), "Made with": "; ".join(sorted(made_by))})
-    return found
+        versions = {_versions(run) for run in group.runs}
+        description = protocol(group.runs[0].settings, group.runs[0].planned)
+        descriptions.append({**description, "Seeds": show(group.seeds), "Made with": "; ".join(sorted(versions))})
+    return descriptions
 
 
-def _versions(run: Run) -> str:
-    about = run.result.get("environment") or {}
-    words = [f"{name} {about[name]}" for name in ("cscct", "torch", "python") if name in about]
-    threads = f"{about['threads']} thread{'s' if about['threads'] != 1 else ''}" if about.get("threads") else ""
-    return ", ".join(filter(None, [*words, str(about.get("device", "")), threads]))
+def _versions(run: StoredRun) -> str:
+    environment = run.result.get("environment") or {}
+    parts = [f"{name} {environment[name]}" for name in ("cscct", "torch", "python") if name in environment]
+    threads = environment.get("threads")
+    parts += [str(environment.get("device", "")), f"{threads} thread{'s' if threads != 1 else ''}" if threads else ""]
+    return ", ".join(filter(None, parts))

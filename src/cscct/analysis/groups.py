@@ -1,4 +1,4 @@
-"""Groups: runs that differ by seed alone."""
+"""Groups of runs that differ only in the seed."""
 
 from __future__ import annotations
 
@@ -8,66 +8,75 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ..methods import EXTRAS, split_method
+from ..methods import ADDONS, split_method
 from ..studies.plan import PlannedRun
-from .load import Run
+from .load import StoredRun
 from .settings import EXPERIMENT, Flat, effective, label_groups, with_prediction
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ by seed alone, and have come equally far. A group of a plan may have no finished run yet."""
+    """Runs that differ only in the seed and have finished the same tasks.
+
+    Attributes:
+        label: Distinct name of the group.
+        settings: Settings of the first run, as in config.yaml.
+        runs: Runs ordered by seed; empty if no run of a planned group is finished.
+    """
 
     label: str
-    settings: dict[str, Any] = field(repr=False)  # of the first run, as in config.yaml
-    runs: tuple[Run, ...]  # by seed
+    settings: dict[str, Any] = field(repr=False)
+    runs: tuple[StoredRun, ...]
 
     @cached_property
     def effective(self) -> Flat:
-        """The settings that have an effect, by their dotted names."""
+        """The settings that affect the result, by dotted name."""
         return effective(self.settings)
 
     @property
     def method(self) -> str:
+        """Name of the method, such as `lucir+cscct`."""
         return str(self.settings["method"])
 
     @property
     def base(self) -> str:
+        """Name of the method without additions."""
         return split_method(self.method)[0]
 
     @property
     def headline(self) -> str:
-        """The prediction that the method stands for: a name in `PREDICTIONS`."""
-        return str(self.settings["predict"]["headline"])
+        """Name of the predictor that the method is evaluated with."""
+        return str(self.settings["predict"]["predictor"])
 
     @property
     def label_with_prediction(self) -> str:
-        """The label, and by what the method predicts where it is not the classifier."""
+        """The label, with the predictor if it is not the classifier."""
         return with_prediction(self.label, self.method, self.headline)
 
     @property
     def seeds(self) -> tuple[int, ...]:
+        """Seeds of the runs."""
         return tuple(run.seed for run in self.runs)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Classes of each task that is done."""
+        """Number of classes of each finished task."""
         return self.runs[0].sizes if self.runs else ()
 
     @property
     def complete(self) -> bool:
-        """All tasks are done."""
+        """Whether all tasks are finished."""
         return bool(self.runs) and len(self.sizes) == self.runs[0].planned
 
     @cached_property
-    def comparable(self) -> tuple[Run, ...]:
-        """The runs whose classes can be averaged one by one: all if they share the class order, else the first."""
+    def comparable(self) -> tuple[StoredRun, ...]:
+        """Runs that values per class can be averaged over: all if they share the class order, else the first."""
         same = all(run.classes == self.runs[0].classes for run in self.runs)
         return self.runs if same else self.runs[:1]
 
     @property
     def averaging(self) -> str:
-        """What a figure with classes in it shows, for its caption."""
+        """Sentence for the caption of a figure with values per class."""
         if len(self.runs) == 1:
             return f"Seed {self.seeds[0]}."
         if len(self.comparable) == 1:
@@ -75,56 +84,59 @@ class Group:
         return f"Mean over {len(self.runs)} seeds."
 
 
-def group_runs(runs: Sequence[Run]) -> list[Group]:
-    """Groups in the order in which they were given, but those of one experiment together and additions after their
-    base; within a group, by seed."""
-    found: dict[str, list[Run]] = {}
+def group_runs(runs: Sequence[StoredRun]) -> list[Group]:
+    """Group runs that differ only in the seed.
+
+    Groups of one experiment are adjacent, and a base method precedes its variants; otherwise the order of `runs` is
+    kept.
+    """
+    members: dict[str, list[StoredRun]] = {}
     experiments, families = (list(dict.fromkeys(map(of, runs))) for of in (_experiment, lambda run: run.base))
 
-    def place(run: Run) -> tuple[int, ...]:
+    def rank(run: StoredRun) -> tuple[int, ...]:
         order = experiments.index(_experiment(run)), families.index(run.base)
-        return (*order, _rank(run.method), bool(_state(run)))
+        return (*order, _variant_rank(run.method), bool(_state(run)))
 
-    for run in sorted(runs, key=place):
-        # Datasets in memory have one name for all.
+    for run in sorted(runs, key=rank):
+        # All datasets in memory have the same name.
         data = run.result.get("data_sha256") if run.settings["dataset"] == "arrays" else None
-        found.setdefault(json.dumps([effective(run.settings), run.sizes, data], sort_keys=True), []).append(run)
-    return _labelled([(members[0].settings, members) for members in found.values()])
+        members.setdefault(json.dumps([effective(run.settings), run.sizes, data], sort_keys=True), []).append(run)
+    return _labelled([(same[0].settings, same) for same in members.values()])
 
 
 def group_plan(plan: Sequence[PlannedRun]) -> dict[str, Group]:
-    """The groups of a plan by their names, in its order, with the runs that are finished."""
-    found: dict[str, tuple[dict[str, Any], dict[int, Run]]] = {}
+    """Return the groups of a plan by name, in its order, with their finished runs."""
+    members: dict[str, tuple[dict[str, Any], dict[int, StoredRun]]] = {}
     for planned in plan:
         settings = planned.settings.dump()
-        _, runs = found.setdefault(planned.group, (settings, {}))
+        _, runs = members.setdefault(planned.group, (settings, {}))
         result = planned.result()
         if result.get("status") == "finished" and planned.damage() is None:
-            runs[planned.settings.seed] = Run(planned.folder.path, settings, result)
-    groups = _labelled([(settings, list(runs.values())) for settings, runs in found.values()])
-    return dict(zip(found, groups, strict=True))
+            runs[planned.settings.seed] = StoredRun(planned.folder.path, settings, result)
+    groups = _labelled([(settings, list(runs.values())) for settings, runs in members.values()])
+    return dict(zip(members, groups, strict=True))
 
 
-def _labelled(found: Sequence[tuple[dict[str, Any], Sequence[Run]]]) -> list[Group]:
-    """Groups with labels that tell them apart, from the settings and runs of each."""
-    states = [_state(runs[0]) if runs else "" for _, runs in found]
-    labels = label_groups([effective(settings) for settings, _ in found], states)
+def _labelled(members: Sequence[tuple[dict[str, Any], Sequence[StoredRun]]]) -> list[Group]:
+    """Groups with distinct labels, from the settings and runs of each."""
+    states = [_state(runs[0]) if runs else "" for _, runs in members]
+    labels = label_groups([effective(settings) for settings, _ in members], states)
     return [
         Group(label, settings, tuple(sorted(runs, key=lambda run: run.seed)))
-        for label, (settings, runs) in zip(labels, found, strict=True)
+        for label, (settings, runs) in zip(labels, members, strict=True)
     ]
 
 
-def _experiment(run: Run) -> str:
+def _experiment(run: StoredRun) -> str:
     flat = effective(run.settings)
     return json.dumps([flat.get(name) for name in EXPERIMENT])
 
 
-def _rank(method: str) -> int:
-    """The base first, then its additions in the order of the paper."""
+def _variant_rank(method: str) -> int:
+    """0 for a base method, then its variants in the order of the paper."""
     added = "+".join(split_method(method)[1])
-    return ["", *EXTRAS].index(added) if added in EXTRAS else 0
+    return ["", *ADDONS].index(added) if added in ADDONS else 0
 
 
-def _state(run: Run) -> str:
+def _state(run: StoredRun) -> str:
     return "" if len(run.sizes) == run.planned else f"{len(run.sizes)} of {run.planned} tasks"

@@ -1,4 +1,4 @@
-"""Stored runs: found in folders, read and checked. Only stored files are read."""
+"""Find, read and check stored runs."""
 
 from __future__ import annotations
 
@@ -12,35 +12,45 @@ from typing import Any
 import numpy.typing as npt
 
 from ..config import Settings
-from ..config.layers import merge, with_new_names
+from ..config.renames import with_new_names
 from ..errors import DamagedRun, UserError
 from ..methods import split_method
+from ..metrics import summarize
 from ..runs.folder import CONFIG, METRICS, RunFolder
-from ..yamltext import Raw, read_config
+from ..structs import Part
+from ..yamltext import Raw, merge, read_config
 from .settings import effective
 
 Array = npt.NDArray[Any]
-DEPTH = 2  # a comparison holds its runs one level down, a sweep of comparisons two
+DEPTH = 2  # levels of folders to search: a comparison has its runs one level down, a sweep of comparisons two
 
 
-class Missing(Exception):
-    """Something that a figure needs is not there or damaged; the page says so and goes on."""
+class MissingDataError(Exception):
+    """Data that a figure needs is missing or damaged. The report omits the figure and gives this reason."""
 
 
 @dataclass(frozen=True)
-class Run:
-    """A run as its folder holds it."""
+class StoredRun:
+    """A run as stored in its folder.
+
+    Attributes:
+        path: Folder of the run.
+        settings: Contents of config.yaml.
+        result: Contents of result.json.
+    """
 
     path: Path
-    settings: dict[str, Any]  # as in config.yaml
+    settings: dict[str, Any]
     result: dict[str, Any]
 
     @property
     def method(self) -> str:
+        """Name of the method, such as `lucir+cscct`."""
         return str(self.result["method"])
 
     @property
     def base(self) -> str:
+        """Name of the method without additions."""
         return split_method(self.method)[0]
 
     @property
@@ -49,6 +59,7 @@ class Run:
 
     @property
     def headline(self) -> str:
+        """Name of the predictor that the method is evaluated with."""
         return str(self.result["headline"])
 
     @property
@@ -57,64 +68,82 @@ class Run:
 
     @property
     def matrix(self) -> list[list[float]]:
+        """Accuracies in percent: a row after each task, a column for each task so far."""
         rows: list[list[float]] = self.result["matrix"][self.headline]
         return rows
 
     @property
     def summary(self) -> dict[str, float | None]:
-        found: dict[str, float | None] = self.result["summary"][self.headline]
-        return found
+        """Value of each metric in percent; None if it is not defined."""
+        return self.metrics(self.headline)
+
+    def metrics(self, predictor: str, part: Part = "test") -> dict[str, float | None]:
+        """Return the metrics of a predictor on test or validation images; empty if the run has none."""
+        evaluated = self.result if part == "test" else self.result.get(part, {})
+        stored: dict[str, float | None] = evaluated.get("summary", {}).get(predictor, {})
+        if not stored or "harmonic_mean" in stored:
+            return stored
+        computed = summarize(evaluated["matrix"][predictor], evaluated["task_sizes"])  # a run of an older version
+        return {**stored, "harmonic_mean": computed["harmonic_mean"]}
 
     @property
     def curve(self) -> list[float]:
-        """Accuracy on all classes seen, after each task."""
+        """Accuracy on all classes seen so far, after each task."""
         return [float(task["accuracy"][self.headline]) for task in self.result["tasks"]]
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Classes of each task that is done."""
+        """Number of classes of each finished task."""
         return tuple(len(task["classes"]) for task in self.result["tasks"])
 
     @cached_property
     def classes(self) -> tuple[str, ...]:
-        """Names, in order of learning."""
+        """Class names in the order of learning."""
         return tuple(str(name) for task in self.result["tasks"] for name in task["classes"])
 
     @property
     def planned(self) -> int:
+        """Number of tasks, finished or not."""
         return len(self.result["task_sizes"])
 
     def progress(self) -> str:
-        """What to say of a run that is not finished."""
-        state = "failed" if self.result["status"] == "failed" else "is unfinished"
-        return f"{self.path} {state}: {len(self.sizes)} of {self.planned} tasks are done."
+        """Return a sentence about a run that is not finished."""
+        state = "failed" if self.result["status"] == "failed" else "is not finished"
+        return f"{self.path} {state}: {len(self.sizes)} of {self.planned} tasks are complete."
 
     def tensors(self, task: int) -> dict[str, Array]:
+        """Return the arrays stored for a task.
+
+        Raises:
+            MissingDataError: If the file is missing or damaged.
+        """
         try:
             tensors = RunFolder(self.path).task(task)
         except ValueError as error:
-            raise Missing(f"{self.path / 'tasks'} lacks a readable file of task {task + 1}: {error}.") from error
-        # NumPy has no bfloat16 and no floats of 8 bits.
+            raise MissingDataError(
+                f"{self.path / 'tasks'} has no readable file for task {task + 1}: {error}."
+            ) from error
+        # NumPy supports neither bfloat16 nor 8-bit floats.
         small = {name for name, tensor in tensors.items() if tensor.is_floating_point() and tensor.itemsize < 4}
         return {name: (tensor.float() if name in small else tensor).numpy() for name, tensor in tensors.items()}
 
     def confusion(self, task: int) -> Array:
-        """Counts after a task: rows are true classes, columns predicted ones, by the run's own prediction."""
+        """Return the confusion matrix (true classes x predicted classes) after a task, as counts."""
         seen = sum(self.sizes[: task + 1])
         counts = self.tensors(task).get(f"confusion.{self.headline}")
         if counts is None or counts.shape != (seen, seen):
-            raise Missing(f"{self.path} holds no confusion of {seen} classes for task {task + 1}.")
+            raise MissingDataError(f"{self.path} has no confusion matrix of {seen} classes for task {task + 1}.")
         return counts
 
     def epochs(self) -> list[dict[str, Any]]:
-        """Lines of metrics.jsonl. Half a line at the end is what a killed run leaves, and is passed over."""
+        """Return the records of metrics.jsonl. An incomplete last line, left by a killed run, is skipped."""
         path = self.path / METRICS
-        if not path.is_file():  # a pipe would be waited for
-            raise Missing(f"{path} is not there.")
+        if not path.is_file():  # reading a named pipe would block
+            raise MissingDataError(f"{path} does not exist.")
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise Missing(f"{path} cannot be read.") from error
+            raise MissingDataError(f"{path} cannot be read.") from error
         records = []
         for number, line in enumerate(lines, start=1):
             try:
@@ -122,24 +151,28 @@ class Run:
                 records.append({**record, "place": (int(record["task"]), str(record["stage"]), int(record["epoch"]))})
             except (ValueError, TypeError, KeyError, RecursionError) as error:
                 if number < len(lines):
-                    raise Missing(f"{path} is damaged in line {number}.") from error
+                    raise MissingDataError(f"{path} is damaged in line {number}.") from error
         return records
 
 
 def find_runs(paths: Sequence[Path]) -> list[Path]:
-    """Run folders; a folder that holds several, up to two levels down, stands for all of them."""
-    found: dict[Path, Path] = {}
+    """Return all run folders in `paths`, each once, searching two levels down.
+
+    Raises:
+        UserError: If a path does not exist, is a file or contains no run.
+    """
+    runs: dict[Path, Path] = {}
     for path in paths:
         if not path.exists():
-            raise UserError(f"There is no folder {path}.")
+            raise UserError(f"The folder {path} does not exist.")
         if not path.is_dir():
             raise UserError(f"{path} is a file; a report is made from run folders.")
-        inside = _runs_in(path, DEPTH)
-        if not inside:
-            raise UserError(f"{path} holds no run of cscct, and neither do the folders in it.")
-        for run in inside:
-            found.setdefault(run.resolve(), run)
-    return list(found.values())
+        contained = _runs_in(path, DEPTH)
+        if not contained:
+            raise UserError(f"{path} and the folders in it contain no run of cscct.")
+        for run in contained:
+            runs.setdefault(run.resolve(), run)
+    return list(runs.values())
 
 
 def _runs_in(folder: Path, depth: int) -> list[Path]:
@@ -151,44 +184,55 @@ def _runs_in(folder: Path, depth: int) -> list[Path]:
     return [run for below in sorted(folder.iterdir()) if below.is_dir() for run in _runs_in(below, depth - 1)]
 
 
-def read_runs(paths: Sequence[Path], warn: Callable[[str], None]) -> list[Run]:
-    """The runs in these folders, each once; those without a finished task are left out with a warning."""
-    runs: dict[str, Run] = {}
+def read_runs(paths: Sequence[Path], warn: Callable[[str], None]) -> list[StoredRun]:
+    """Read the runs in these folders, each once. Runs without a finished task are skipped with a warning.
+
+    Raises:
+        UserError: If no run has a finished task, or a run is damaged.
+    """
+    runs: dict[str, StoredRun] = {}
     for path in paths:
         run = read_run(path)
         if not run.sizes:
-            warn(f"{path} is left out: no task of it is done yet.")
+            warn(f"{path} is skipped: it has no finished task yet.")
             continue
-        same = json.dumps([effective(run.settings), run.seed, run.result.get("data_sha256")], sort_keys=True)
-        if same in runs:  # counted twice, it would make the spread over seeds too small
-            keep, drop = (run, runs[same]) if len(run.sizes) > len(runs[same].sizes) else (runs[same], run)
-            warn(f"{drop.path} is left out: {keep.path} is the same run, same seed included.")
+        key = json.dumps([effective(run.settings), run.seed, run.result.get("data_sha256")], sort_keys=True)
+        if key in runs:  # counted twice, it would make the spread over seeds too small
+            keep, drop = (run, runs[key]) if len(run.sizes) > len(runs[key].sizes) else (runs[key], run)
+            warn(f"{drop.path} is skipped: {keep.path} is the same run with the same seed.")
             run = keep
-        runs[same] = run
+        runs[key] = run
     if not runs:
-        raise UserError("There is nothing to report: none of the runs has finished its first task.")
+        raise UserError("The report would be empty: none of the runs has finished its first task.")
     return list(runs.values())
 
 
-def read_run(path: Path) -> Run:
-    """The run in a folder; one whose files do not fit together is refused."""
+def read_run(path: Path) -> StoredRun:
+    """Read the run in a folder.
+
+    Raises:
+        UserError: If a file is missing, damaged or inconsistent with the others.
+    """
     folder = RunFolder(path)
     settings = stored_settings(path)
     try:
         result = folder.result()
     except DamagedRun as error:
-        raise UserError(f"{error} To report the others, leave {path} out.") from error
-    return Run(path, settings, result or {"tasks": []})
+        raise UserError(f"{error} To report the other runs, omit {path}.") from error
+    return StoredRun(path, settings, result or {"tasks": []})
 
 
 def stored_settings(path: Path) -> Raw:
-    """The values in config.yaml under their present names, with defaults for settings that did not exist then.
+    """Return the values in config.yaml under their current names, with defaults for newer settings.
 
-    Nothing is looked up or validated, so runs of a plugin and of another version are read without it.
+    Names are not looked up, so runs of plugins and of other versions are readable.
+
+    Raises:
+        UserError: If the file is missing or damaged.
     """
     defaults = Settings(method="", dataset="").dump()
     settings = merge(Settings(method="", dataset="").dump(), with_new_names(read_config(path / CONFIG)))
     for key, value in defaults.items():
         if isinstance(value, str | dict) and not isinstance(settings[key], type(value)):
-            raise UserError(f"{path / CONFIG} is damaged: {key} in it is {settings[key]!r:.60}. Leave {path} out.")
+            raise UserError(f"{path / CONFIG} is damaged: {key} is {settings[key]!r:.60}. Omit {path}.")
     return settings

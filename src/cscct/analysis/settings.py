@@ -1,13 +1,17 @@
-"""The settings of runs as people compare them: what has an effect, what a group is called, what its protocol is."""
+"""Settings of runs: those with an effect on the result, labels of groups, and a readable protocol."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from ..config import ABBREVIATIONS
+from ..features import PREDICTORS
+from ..yamltext import flatten
 
 Flat = dict[str, Any]
 
-# What makes two experiments different ones, whatever the methods. All else but the losses is how a method is trained.
+# Settings that define an experiment, whatever the method. All others except the losses define how a method is trained.
 EXPERIMENT = {
     "dataset": "dataset",
     "recipe": "recipe",
@@ -15,54 +19,51 @@ EXPERIMENT = {
     "data.classes": "number of classes",
     "data.train_per_class": "training images per class",
     "data.test_per_class": "test images per class",
-    "data.test_fraction": "share of test images",
-    "data.skip_bad_images": "leaving out of bad images",
-    "protocol.base": "B, classes of the first task",
-    "protocol.step": "C, classes of a later task",
+    "data.validation": "fraction of validation images",
+    "data.test_fraction": "fraction of test images",
+    "data.skip_bad_images": "skipping of unreadable images",
+    "protocol.base": "B (classes of the first task)",
+    "protocol.step": "C (classes of each later task)",
+    "protocol.tasks": "classes of each task",
     "memory.policy": "memory policy",
     "memory.per_class": "memory per class",
-    "memory.total": "memory in all",
+    "memory.total": "total memory",
     "memory.rounding": "rounding of the memory",
 }
-# The predictions that runs store, in words
-PREDICTIONS = {"classifier": "classifier", "nme": "nearest mean", "lda": "LDA", "ridge": "ridge regression"}
 _NO_EFFECT = ("cscct_version", "seed", "runtime", "checkpoint")
 _IDLE_MEMORY = {"per_class": ("memory.total", "memory.rounding"), "total": ("memory.per_class",)}
-_LABEL_PARTS = 3  # more settings than this make a label hard to read
 
 
 def effective(settings: Mapping[str, Any]) -> Flat:
-    """Dotted names and values, without the seed and without what changes nothing in this run."""
-    flat: Flat = {}
-    _flatten({key: value for key, value in settings.items() if key not in _NO_EFFECT}, "", flat)
+    """Return the settings that affect the result of a run, except the seed, by dotted name."""
+    flat = flatten({key: value for key, value in settings.items() if key not in _NO_EFFECT})
+    flat = {key: value for key, value in flat.items() if value is not None}
     for key in _IDLE_MEMORY.get(str(flat.get("memory.policy")), ()):
         flat.pop(key, None)
-    if flat.get("network.trained") is False:
+    if flat.get("network.train_backbone") is False:
         flat = {key: value for key, value in flat.items() if not key.startswith("train.")}
     return flat
 
 
+def predictor_title(name: str) -> str:
+    """Return the name of a predictor in tables and figures."""
+    registered = PREDICTORS[name].title if name in PREDICTORS else ""
+    return "nearest mean" if name == "nme" else registered or name
+
+
 def with_prediction(label: str, method: str, headline: str) -> str:
-    """A label that says by which prediction the method goes, where it is neither the classifier nor its name."""
-    return label if headline in ("classifier", method) else f"{label} ({PREDICTIONS.get(headline, headline)})"
-
-
-def _flatten(node: Mapping[str, Any], path: str, into: Flat) -> None:
-    for key, value in node.items():
-        if isinstance(value, Mapping):
-            _flatten(value, f"{path}{key}.", into)
-        elif value is not None:
-            into[path + key] = value
+    """Add the predictor to a label unless it is the classifier or the method itself."""
+    return label if headline in ("classifier", method) else f"{label} ({predictor_title(headline)})"
 
 
 def differing(settings: Sequence[Flat]) -> list[str]:
-    """Names whose values are not the same in all; one that is absent has a value of its own."""
+    """Return the names of settings whose value, or presence, is not the same everywhere."""
     names = dict.fromkeys(name for flat in settings for name in flat)
     return [name for name in names if any(flat.get(name) != settings[0].get(name) for flat in settings)]
 
 
 def show(value: Any) -> str:
-    """A value in a word or two."""
+    """Return a short text for a value."""
     if value is None or value in ([], ()):
         return "none"
     if isinstance(value, bool):
@@ -73,101 +74,118 @@ def show(value: Any) -> str:
 
 
 def distinguishing(settings: Sequence[Flat]) -> list[str]:
-    """Settings that tell groups apart beside their methods: those that make another experiment, and those in which
-    groups of the same method differ."""
-    found = [name for name in differing(settings) if name in EXPERIMENT]
-    for method in dict.fromkeys(flat["method"] for flat in settings):
-        found += differing([flat for flat in settings if flat["method"] == method])
-    return list(dict.fromkeys(found))
+    """Return the settings that distinguish groups in addition to the method.
+
+    These are the settings of `EXPERIMENT` that differ, and all settings that differ between groups with the same
+    method. Most settings depend on the dataset, so apart from the dataset itself only groups with the same dataset are
+    compared.
+    """
+    names = [name for name in differing(settings) if name == "dataset"]
+    for same_data in _partition(settings, "dataset"):
+        names += [name for name in differing(same_data) if name in EXPERIMENT]
+    for same_method in _partition(settings, "dataset", "method"):
+        names += differing(same_method)
+    return list(dict.fromkeys(names))
+
+
+def _partition(settings: Sequence[Flat], *keys: str) -> Iterable[list[Flat]]:
+    parts: dict[tuple[Any, ...], list[Flat]] = {}
+    for flat in settings:
+        parts.setdefault(tuple(flat.get(key) for key in keys), []).append(flat)
+    return parts.values()
 
 
 def label_groups(settings: Sequence[Flat], states: Sequence[str]) -> list[str]:
-    """A distinct label for each group: its method, the settings that tell it from other groups, how far it has come.
+    """Return a distinct label for each group.
 
-    Groups on different datasets are told apart by the dataset alone: most of their settings differ.
+    A label consists of the method, `key=value` for each setting of `distinguishing` that the group has, and its state,
+    such as `2 of 4 tasks`. Groups that would share a label are numbered.
+
+    Args:
+        settings: Effective settings of each group.
+        states: State of each group; empty for complete groups.
     """
-    apart = [name for name in differing(settings) if name == "dataset"]
+    names = distinguishing(settings)
+    keys = short_keys(names, {key for flat in settings for key in flat})
     labels: list[str] = []
+    counts: dict[str, int] = {}
     for flat, state in zip(settings, states, strict=True):
-        same_data = [other for other in settings if other["dataset"] == flat["dataset"]]
-        names = apart + [name for name in differing(same_data) if name in EXPERIMENT]
-        family = [other for other in same_data if other["method"] == flat["method"]]
-        names += _telling_names(flat, family, names)
-        parts = [*dict.fromkeys(_part(name, flat) for name in names), state]
-        label = ", ".join([flat["method"], *filter(None, parts)])
-        same = sum(other == label or other.startswith(f"{label} #") for other in labels)
-        labels.append(f"{label} #{same + 1}" if same else label)
+        parts = [f"{keys[name]}={_compact(flat[name])}" for name in names if name in flat]
+        label = ", ".join(filter(None, [flat["method"], *parts, state]))
+        counts[label] = counts.get(label, 0) + 1
+        labels.append(f"{label} #{counts[label]}" if counts[label] > 1 else label)
     return labels
 
 
-def _telling_names(flat: Flat, family: Sequence[Flat], known: Sequence[str]) -> list[str]:
-    """Further settings that differ within a family of groups: all if they are few, else as many as are needed to tell
-    `flat` from the others."""
-    names = [name for name in differing(family) if name not in known]
-    if len(names) <= _LABEL_PARTS:
-        return names
-    chosen: list[str] = []
-    rivals = [other for other in family if other is not flat and _same(known, other, flat)]
-    while rivals:
-        best = min(names, key=lambda name: sum(_same([name], other, flat) for other in rivals))
-        left = [other for other in rivals if _same([best], other, flat)]
-        if len(left) == len(rivals):
-            break
-        chosen.append(best)
-        rivals = left
-    return chosen
+def short_keys(names: Iterable[str], known: Iterable[str]) -> dict[str, str]:
+    """Map each name to its abbreviation (`B`, `C`), else to its shortest suffix that identifies it among `known`.
+
+    Example:
+        >>> short_keys(["loss.csc.weight", "train.lr"], ["loss.csc.weight", "loss.ct.weight", "train.lr"])
+        {'loss.csc.weight': 'csc.weight', 'train.lr': 'lr'}
+    """
+    abbreviations = {name: short for short, name in ABBREVIATIONS.items()}
+    endings = [f".{key}" for key in known]
+
+    def shortest(name: str) -> str:
+        parts = name.split(".")
+        suffixes = [".".join(parts[start:]) for start in reversed(range(len(parts)))]
+        return next((suffix for suffix in suffixes if sum(key.endswith(f".{suffix}") for key in endings) == 1), name)
+
+    return {name: abbreviations.get(name) or shortest(name) for name in names}
 
 
-def _same(names: Sequence[str], one: Flat, other: Flat) -> bool:
-    """Whether labels show the same values under these names."""
-    return all(_part(name, one) == _part(name, other) for name in names)
-
-
-def _part(name: str, flat: Flat) -> str:
-    if name == "dataset":
-        return str(flat["dataset"])
-    if name.startswith("protocol."):
-        sizes = {"B": flat.get("protocol.base"), "C": flat.get("protocol.step")}
-        return " ".join(f"{letter}={show(size)}" for letter, size in sizes.items() if size is not None)
-    if name.startswith("memory.") and name in EXPERIMENT:
-        total = flat.get("memory.policy") == "total"
-        size = f"{flat.get('memory.total')} in all" if total else flat.get("memory.per_class")
-        return f"memory {size}"
-    short = name.removeprefix("data.").removeprefix("loss.")
-    return f"{short}={show(flat.get(name))}"
+def _compact(value: Any) -> str:
+    """A value in a label, where a comma followed by a space separates settings."""
+    text = show(value).replace(", ", ",")
+    return f"[{text}]" if isinstance(value, list | tuple) else text
 
 
 def protocol(settings: Mapping[str, Any], tasks: int) -> dict[str, str]:
-    """What one must know to repeat or judge the result, in words."""
+    """Return a description of an experiment that is complete enough to repeat it."""
     data, memory, network, predict = (settings[name] for name in ("data", "memory", "network", "predict"))
     transform, loss = data["transform"], {name: term for name, term in settings["loss"].items() if term}
     limits = {"classes": "classes", "train_per_class": "training images per class", "test_per_class": "test images"}
     cut = [f"the first {data[key]} {what}" for key, what in limits.items() if data[key] is not None]
+    if data["validation"] is not None:
+        cut.append(f"{100 * data['validation']:g} % of the training images held out for validation")
     per_class = memory["policy"] == "per_class"
-    rows = f", {network['rows_per_class']} rows per class" if network["rows_per_class"] > 1 else ""
+    rows = f", {network['proxies_per_class']} rows per class" if network["proxies_per_class"] > 1 else ""
     forms = [f"{name} {term['form']}" for name, term in loss.items() if "form" in term]
     return {
         "Dataset": ", ".join([settings["dataset"], *cut]),
-        "Class order": "drawn from each seed" if data["order"] == "seed" else show(data["order"]),
-        "Tasks": f"{tasks}: B = {show(settings['protocol']['base'])} classes first, "
-        f"then C = {show(settings['protocol']['step'])} at a time",
+        "Class order": _order(settings),
+        "Tasks": f"{tasks}: {_tasks(settings['protocol'])}",
         "Memory": f"{memory['per_class']} images per class"
         if per_class
         else f"{memory['total']} images in all, shared ({memory['rounding']})",
         "Network": f"{network['backbone']}, depth {network['depth']}, {network['head']} head{rows}, new rows from "
         f"{network['imprint']}, old rows {'frozen' if network['freeze_old'] else 'trained'}"
         + (", head behind a ReLU" if network["relu_head"] else ""),
-        "Prediction": PREDICTIONS.get(predict["headline"], predict["headline"])
-        + f"; second view in the means: {predict['nme_aug']}",
+        "Prediction": predictor_title(predict["predictor"]) + f"; second view in the means: {predict['nme_aug']}",
         "Normalisation": f"mean {show(transform['mean'])}; sd {show(transform['std'])}",
         "Augmentation": _augmentation(transform),
         "Losses": "; ".join(_term(name, term) for name, term in loss.items()) or "none",
         "Forms": ", ".join([*forms, f"herding {memory['herding']}"]),
         "Precision": _precision(settings["numerics"]),
         "Recipe": settings["recipe"],
-        "Training": _stage(settings["train"]) if network["trained"] else "none: the network stays as it is",
+        "Training": _stage(settings["train"]) if network["train_backbone"] else "none: the network stays as it is",
         "Fine-tuning": _stage(settings["finetune"]) if settings["finetune"] else "none",
     }
+
+
+def _order(settings: Mapping[str, Any]) -> str:
+    if any(isinstance(task, list | tuple) for task in settings["protocol"]["tasks"] or ()):
+        return "that of the tasks, which list class names"
+    order = settings["data"]["order"]
+    return "drawn from each seed" if order == "seed" else show(order)
+
+
+def _tasks(protocol: Mapping[str, Any]) -> str:
+    if protocol["tasks"]:
+        sizes = [len(task) if isinstance(task, list | tuple) else task for task in protocol["tasks"]]
+        return f"{' + '.join(map(str, sizes))} classes"
+    return f"B = {show(protocol['base'])} classes first, then C = {show(protocol['step'])} at a time"
 
 
 def _augmentation(transform: Mapping[str, Any]) -> str:
@@ -187,8 +205,8 @@ def _precision(numerics: Mapping[str, Any]) -> str:
 
 
 def _term(name: str, term: Mapping[str, Any]) -> str:
-    known = ("weight", "growth", "form")
-    options = [] if term.get("growth", "constant") == "constant" else [f"× {term['growth']}"]
+    known = ("weight", "weight_scaling", "form")
+    options = [] if term.get("weight_scaling", "constant") == "constant" else [f"× {term['weight_scaling']}"]
     options += [f"{key} {show(value)}" for key, value in term.items() if key not in known]
     return f"{show(term['weight'])} {name}" + (f" ({', '.join(options)})" if options else "")
 
@@ -198,8 +216,8 @@ def _stage(stage: Mapping[str, Any]) -> str:
     how = schedule["kind"]
     if how == "multistep":
         how = f"× {show(schedule['factor'])} at epochs {show(schedule['milestones'])}"
-    shift = f" (clock {schedule['offset']:+d})" if schedule["offset"] else ""
-    clamp = f", gradients clamped to ± {show(stage['clamp_gradients'])}" if stage["clamp_gradients"] else ""
+    shift = f" (clock {schedule['epoch_offset']:+d})" if schedule["epoch_offset"] else ""
+    clamp = f", gradients clamped to ± {show(stage['clip_grad_value'])}" if stage["clip_grad_value"] else ""
     full = " (full ones only)" if stage.get("drop_last") else ""
     return (
         f"{stage['epochs']} epochs, batches of {stage['batch_size']}{full}, "

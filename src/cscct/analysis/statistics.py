@@ -1,34 +1,42 @@
-"""Means and deviations over seeds, and paired differences between groups. Percent throughout."""
+"""Means and standard deviations over seeds, and paired differences between groups. All values are percent."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from ..methods import EXTRAS, split_method
+from ..methods import ADDONS, split_method
+from ..structs import Part
 from .groups import Group
-from .load import Run
+from .load import StoredRun
 from .settings import Flat
 
-METRICS = ("average_incremental_accuracy", "last_accuracy", "apt", "act", "forgetting")
+METRICS = ("average_incremental_accuracy", "last_accuracy", "harmonic_mean", "apt", "act", "forgetting")
 AVERAGE = METRICS[0]
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean and standard deviation over seeds."""
+    """Mean and sample standard deviation over seeds; the deviation is None for one seed."""
 
     mean: float
-    deviation: float | None  # None with one seed
+    deviation: float | None
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean of the differences seed by seed, with its 95 % confidence interval (Student's t)."""
+    """Mean of the paired differences over seeds, with its 95 % confidence interval (Student's t).
 
-    against: str  # the method of the other group
+    Attributes:
+        against: Method of the reference group.
+        mean: Mean difference in percentage points.
+        low: Lower end of the interval; None for one pair.
+        high: Upper end of the interval; None for one pair.
+    """
+
+    against: str
     mean: float
     low: float | None
     high: float | None
@@ -36,83 +44,117 @@ class Difference:
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """What a group comes to."""
+    """Results of a group.
+
+    Attributes:
+        group: The group.
+        metrics: Spread of each metric; None if it is not defined or no run is finished.
+        gain: Difference in average incremental accuracy; None without a reference group.
+        pairs: Number of seeds that the group shares with the reference group.
+        validation: Spread of each metric on validation images; empty if the runs have none.
+    """
 
     group: Group
-    metrics: dict[str, Spread | None]  # None where it is not defined, or no run is finished
-    gain: Difference | None  # in average incremental accuracy
-    pairs: int  # seeds that both groups have
+    metrics: dict[str, Spread | None]
+    gain: Difference | None
+    pairs: int
+    validation: dict[str, Spread | None] = field(default_factory=dict)
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Mean and standard deviation (of a sample)."""
+    """Return the mean and the sample standard deviation."""
     return Spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
 
 
 def paired(values: Sequence[float], reference: Sequence[float], against: str) -> Difference:
-    """The difference of two series whose entries belong together one by one."""
-    differences = [a - b for a, b in zip(values, reference, strict=True)]
-    mean = statistics.fmean(differences)
-    if len(differences) < 2:
-        return Difference(against, mean, None, None)
+    """Return the difference between two series of paired values."""
+    difference = spread([a - b for a, b in zip(values, reference, strict=True)])
+    mean, half = difference.mean, half_interval(difference.deviation, len(values))
+    return (
+        Difference(against, mean, None, None) if half is None else Difference(against, mean, mean - half, mean + half)
+    )
+
+
+def half_interval(deviation: float | None, count: int) -> float | None:
+    """Return half the width of the 95 % confidence interval of a mean (Student's t), or None for one value.
+
+    Args:
+        deviation: Sample standard deviation of the values; None for one value.
+        count: Number of values.
+    """
+    if deviation is None:
+        return None
     from scipy.stats import t
 
-    half = float(t.ppf(0.975, len(differences) - 1)) * statistics.stdev(differences) / math.sqrt(len(differences))
-    return Difference(against, mean, mean - half, mean + half)
+    return float(t.ppf(0.975, count - 1)) * deviation / math.sqrt(count)
 
 
 def summarise(groups: Sequence[Group], *, against_first: bool = False) -> list[SummaryRow]:
-    """A row for each group, compared with its counterpart.
+    """Return a row for each group, compared with its counterpart.
 
-    against_first: a group without a counterpart is compared with the first group.
+    Args:
+        groups: The groups.
+        against_first: Compare groups without a counterpart with the first group.
     """
     rows = []
     for group in groups:
-        other = counterpart(group, groups)
-        if other is None and against_first and group is not groups[0]:
-            other = groups[0]
-        gain, pairs = _gain(group, other) if other else (None, 0)
+        reference = counterpart(group, groups)
+        if reference is None and against_first and group is not groups[0]:
+            reference = groups[0]
+        gain, pairs = _gain(group, reference) if reference else (None, 0)
         metrics = {name: spread_over_seeds(group, name, group.headline) for name in METRICS}
-        rows.append(SummaryRow(group, metrics, gain, pairs))
+        rows.append(SummaryRow(group, metrics, gain, pairs, validation_metrics(group)))
     return rows
 
 
+def validation_metrics(group: Group) -> dict[str, Spread | None]:
+    """Return the spread of each metric on validation images, or nothing if a run has none."""
+    if not group.runs or not all(run.metrics(group.headline, "validation") for run in group.runs):
+        return {}
+    return {name: spread_over_seeds(group, name, group.headline, "validation") for name in METRICS}
+
+
 def counterpart(group: Group, groups: Sequence[Group]) -> Group | None:
-    """The same method and settings without its additions, such as CSC and CT. A method may be tested by another
-    prediction with an addition; each is then compared by its own."""
+    """Return the group with the same settings and the base method, or None.
+
+    An add-on may change the predictor of a method. A counterpart with the same predictor is preferred.
+    """
     if group.method == group.base:
         return None
-    own, found = _rest(group), []
-    for other in groups:
-        equally_far = other.sizes == group.sizes or not other.runs or not group.runs
-        if equally_far and other.method == group.base and _rest(other) == own:
-            found.append(other)
-    return min(found, key=lambda other: other.headline != group.headline, default=None)
+    settings = _common_settings(group)
+    candidates = [
+        candidate
+        for candidate in groups
+        if candidate.method == group.base
+        and (candidate.sizes == group.sizes or not candidate.runs or not group.runs)
+        and _common_settings(candidate) == settings
+    ]
+    return min(candidates, key=lambda candidate: candidate.headline != group.headline, default=None)
 
 
-def _rest(group: Group) -> Flat:
-    """The settings without that in which a method with additions differs from its base."""
-    terms = [term for addition in split_method(group.method)[1] for term in EXTRAS[addition]]
-    added = ("predict.headline", *(f"loss.{term}." for term in terms))
+def _common_settings(group: Group) -> Flat:
+    """The settings that a method with add-ons shares with its base."""
+    terms = [term for addon in split_method(group.method)[1] for term in ADDONS[addon]]
+    added = ("predict.predictor", *(f"loss.{term}." for term in terms))
     return {name: value for name, value in group.effective.items() if name != "method" and not name.startswith(added)}
 
 
-def spread_over_seeds(group: Group, metric: str, head: str) -> Spread | None:
-    """Of a metric with one prediction (`classifier` or `nme`); None where some run has no finite value."""
-    values = [run.result["summary"].get(head, {}).get(metric) for run in group.runs]
+def spread_over_seeds(group: Group, metric: str, head: str, part: Part = "test") -> Spread | None:
+    """Return the spread of a metric for the predictor `head`, or None if a run has no finite value."""
+    values = [run.metrics(head, part).get(metric) for run in group.runs]
     known = [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
     return spread(known) if known and len(known) == len(values) else None
 
 
-def _gain(group: Group, base: Group) -> tuple[Difference | None, int]:
-    by_seed = {run.seed: run for run in base.runs}
+def _gain(group: Group, reference: Group) -> tuple[Difference | None, int]:
+    by_seed = {run.seed: run for run in reference.runs}
     pairs = [(_average(run), _average(by_seed[run.seed])) for run in group.runs if run.seed in by_seed]
     if not pairs or not all(math.isfinite(value) for pair in pairs for value in pair):
         return None, 0
-    ours, theirs = zip(*pairs, strict=True)
-    return paired(ours, theirs, base.method), len(pairs)
+    values, references = zip(*pairs, strict=True)
+    return paired(values, references, reference.method), len(pairs)
 
 
-def _average(run: Run) -> float:
+def _average(run: StoredRun) -> float:
     value = run.summary[AVERAGE]
     return math.nan if value is None else value

@@ -1,82 +1,62 @@
-"""The images that a model keeps of each class: chosen by herding, encoded as JPEG, within a budget.
+"""Which images of a class a model keeps.
 
-Every fifth image of a class is held back from fine-tuning for good, and every fifth exemplar is one of these, so that
-shrinking the lists keeps the share: position 4, 9, 14, ... in the order of images, and in the order of ranks.
+Every fifth image of a class is held out from training for good, and so is every fifth exemplar, so that shortening the
+lists keeps the share: positions 4, 9, 14, ... in the order of images and in the order of ranks.
 """
 
 from __future__ import annotations
 
-import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import TypeVar
 
-import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
-from ..memory import herd
-from .features import FeatureExtractor
-from .images import Item, open_item
-from .labels import Label
+from ..features import herd
 
-HELD_BACK_EVERY = 5
-QUALITY = 85
+HELD_OUT_EVERY = 5
+T = TypeVar("T")
 
 
-def held_back(count: int, start: int = 0) -> Tensor:
-    """(count,) whether each image is held back. start: the number of images of the class before these."""
-    return torch.arange(start, start + count) % HELD_BACK_EVERY == HELD_BACK_EVERY - 1
+def held_out(count: int, start: int = 0) -> Tensor:
+    """Return which images are held out from training.
+
+    Args:
+        count: Number of images.
+        start: Number of images of the class before these.
+
+    Returns:
+        (count,) bool.
+    """
+    return torch.arange(start, start + count) % HELD_OUT_EVERY == HELD_OUT_EVERY - 1
 
 
-def choose(features: Tensor, flags: Tensor, count: int) -> list[int]:
-    """Indices of up to `count` images in rank order. flags: which are held back."""
+def split_held_out(images: Sequence[T]) -> tuple[list[T], list[T]]:
+    """Split a list into the images that may be trained on and those held out."""
+    flags = held_out(len(images)).tolist()
+    trained = [image for image, held in zip(images, flags, strict=True) if not held]
+    return trained, [image for image, held in zip(images, flags, strict=True) if held]
+
+
+def join_held_out(trained: Sequence[T], held: Sequence[T]) -> list[T]:
+    """Join two lists so that `split_held_out` gives them back; ends where the list that is due is empty."""
+    joined: list[T] = []
+    queues = {False: list(trained), True: list(held)}
+    while queues[bool(held_out(1, len(joined)))]:
+        joined.append(queues[bool(held_out(1, len(joined)))].pop(0))
+    return joined
+
+
+def choose_exemplars(features: Tensor, flags: Tensor, count: int) -> list[int]:
+    """Return indices of up to `count` images in rank order.
+
+    Args:
+        features: (n, d), of one class.
+        flags: (n,) bool, which images are held out from training.
+        count: Largest number of exemplars.
+    """
     ranked = []
     for held in (False, True):
         members = torch.nonzero(flags == held).flatten().tolist()
-        order = herd(features[flags == held], count, "icarl")
-        ranked.append([members[i] for i in order])
-    trained, kept_out = ranked
-    found: list[int] = []
-    while len(found) < count and (trained or kept_out):
-        held = bool(held_back(1, len(found)))
-        queue = kept_out if held else trained
-        if not queue:
-            break
-        found.append(queue.pop(0))
-    return found
-
-
-def chosen_exemplars(
-    extractor: FeatureExtractor, kept: list[bytes], count: int, new: tuple[Tensor, list[Item]], limit: int
-) -> list[bytes]:
-    """Exemplars of a class from those that are kept so far and new images of it.
-
-    count: images of the class that were learned before. new: features of the new images, and these.
-    """
-    features, items = new
-    flags = torch.cat([held_back(len(kept)), held_back(len(items), count)])
-    if kept:
-        features = torch.cat([extractor.extract(kept).features, features])
-    candidates: list[Item] = [*kept, *items]
-    ranked = [candidates[i] for i in choose(features, flags, limit)]
-    return [one if isinstance(one, bytes) else encode(one, extractor.transform.short_side) for one in ranked]
-
-
-def encode(item: Item, short_side: int) -> bytes:
-    """As a JPEG whose shorter side is at most `short_side` pixels."""
-    image, (width, height) = open_item(item, lambda *size: min(size) / short_side)
-    scale = short_side / min(width, height)
-    if scale < 1:
-        size = (max(1, round(width * scale)), max(1, round(height * scale)))
-        image = image.resize(size, Image.Resampling.BILINEAR)
-    file = io.BytesIO()
-    Image.fromarray(np.asarray(image)).save(file, "JPEG", quality=QUALITY)  # without the original's metadata
-    return file.getvalue()
-
-
-def within_budget(exemplars: Mapping[Label, Sequence[bytes]], megabytes: float) -> dict[Label, list[bytes]]:
-    """As many of each class as fit when all classes may have equally many. 1 MB is a million bytes."""
-    quota = max((len(images) for images in exemplars.values()), default=0)
-    while quota and sum(len(image) for images in exemplars.values() for image in images[:quota]) > megabytes * 1e6:
-        quota -= 1
-    return {label: list(images[:quota]) for label, images in exemplars.items()}
+        ranked.append([members[index] for index in herd(features[flags == held], count, "icarl")])
+    return join_held_out(*ranked)[:count]

@@ -1,7 +1,8 @@
-"""A classifier as one file for other programs, ONNX or TorchScript, with normalisation, head and class names inside.
+"""A classifier as one file for other programs, ONNX or `torch.export`, with normalisation, head and class names inside.
 
 Input `images`: float32 (n, channels, height, width), RGB, values from 0 to 1, resized and cropped as the metadata say.
-Outputs `probabilities` (n, classes) and `features` (n, d). n is free, the size of the images is fixed.
+Outputs `probabilities` (n, classes), `features` (n, d) and `unknown_score` (n,), which is high for images that resemble
+no class. n is free, the size of the images is fixed.
 """
 
 from __future__ import annotations
@@ -24,21 +25,24 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from .. import __version__
-from ..data.augment import resize
-from ..errors import RunFailed, UserError
+from ..data.augment import PixelTransform, resize
+from ..errors import RunFailed, UserError, install_hint
+from ..features import FittedPredictor, LinearPredictor
 from ..nets import Network
 from ..nets.resnet import pool
-from ..predictors import LinearPredictor
-from ..runs.files import temporary_name
-from ..runs.model import TrainedModel
 from ..specs import TransformSpec
-from .estimator import IncrementalClassifier
-from .from_run import RunClassifier
+from ..storage import temporary_path
+from .model import Model
+from .unknown import FALSE_ALARMS, NoveltyCalibration, NoveltyDetector
 
-SUFFIXES = {"onnx": ".onnx", "torchscript": ".torchscript"}
+SUFFIXES = {"onnx": ".onnx", "pt2": ".pt2", "torchscript": ".torchscript"}  # the last is deprecated
+DEPRECATED = (
+    "PyTorch no longer develops TorchScript: export to pt2 instead. torchscript will be removed in version 0.5."
+)
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 TOLERANCE = 1e-4  # between probabilities of the file and of the classifier
-Runner = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+SCORE_TOLERANCE = 1e-2  # between scores of unknown images, whose differences matter from about 0.1
+Runner = Callable[[NDArray[np.float32]], tuple[NDArray[np.float32], NDArray[np.float32]]]
 
 
 @dataclass(frozen=True)
@@ -54,23 +58,34 @@ class ExportParts:
     transform: TransformSpec
     class_names: tuple[str, ...]
     cropped: bool
+    novelty: NoveltyDetector
 
 
 class NetworkScores(nn.Module):
-    """The network of a run: its own head, or the nearest of `means`."""
+    """A network with its own classifier: features and logits."""
 
-    def __init__(self, network: Network, means: Tensor | None):
+    def __init__(self, network: Network):
         super().__init__()
         self.network = network
-        self.means = None if means is None else nn.Buffer(means.to(network.head.scale.device))
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         output = self.network(images)
-        scores = output.scores if self.means is None else F.normalize(output.features, dim=1) @ self.means.T
-        return output.features, scores * output.scale
+        return output.features, output.scores * output.scale
 
 
 class PredictorScores(nn.Module):
+    """A backbone, and a predictor on its pooled features."""
+
+    def __init__(self, backbone: nn.Module, predictor: FittedPredictor):
+        super().__init__()
+        self.backbone, self.predictor = backbone, predictor
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        features = pool(self.backbone(images)[-1])
+        return features, self.predictor.scores(features) / self.predictor.temperature
+
+
+class LinearScores(nn.Module):
     """A backbone, and a linear predictor on its pooled features.
 
     Scores that all classes share do not change probabilities; without them 32 bits are enough.
@@ -89,42 +104,48 @@ class PredictorScores(nn.Module):
 
 
 class _Pipeline(nn.Module):
-    """Images with values from 0 to 1 in; probabilities and features out."""
+    """Images with values from 0 to 1 in; probabilities, features and the score of unknown images out."""
 
     def __init__(self, parts: ExportParts):
         super().__init__()
         self.network, self.size = parts.network, parts.transform.size
-        self.mean = nn.Buffer(torch.tensor(parts.transform.mean).view(-1, 1, 1))
-        self.std = nn.Buffer(torch.tensor(parts.transform.std).view(-1, 1, 1))
+        transform = PixelTransform(parts.transform)
+        self.factor, self.shift = nn.Buffer(255 * transform.factor), nn.Buffer(transform.shift)
+        novelty = parts.novelty
+        self.similarity = nn.Buffer((novelty.means / novelty.deviations[:, None]).float())
+        self.offset = nn.Buffer((novelty.moments[:, 0] / novelty.deviations).float())
+        self.weight = float(novelty.calibration.weight)
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        features, logits = self.network(resize((images - self.mean) / self.std, self.size))
-        return logits.softmax(dim=1), features
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        features, logits = self.network(resize(images * self.factor + self.shift, self.size))
+        similarity = F.linear(F.normalize(features, dim=1), self.similarity) - self.offset
+        score = -similarity.amax(dim=1) - self.weight * logits.log_softmax(dim=1).amax(dim=1)
+        return logits.softmax(dim=1), features, score
 
 
-def export(model: IncrementalClassifier | TrainedModel, to: str, out: Path) -> Path:
+def export(model: Model, to: str, out: Path) -> Path:
     """Write a model to a file and check that it says there what it says here, to 1e-4; else nothing is left of it.
 
     Args:
-        model: An `IncrementalClassifier`, or what `cscct.load` gives of a run.
-        to: `onnx` or `torchscript`.
+        model: The model.
+        to: `onnx`, or `pt2` for `torch.export`. `torchscript` is deprecated.
         out: The file; replaced if it is there.
     """
     if to not in SUFFIXES:
-        raise UserError(f"Models are exported to {' or '.join(SUFFIXES)}, not to {to!r}.")
+        raise UserError(f"Models are exported to onnx or pt2, not to {to!r}.")
+    if to == "torchscript":
+        warnings.warn(DEPRECATED, FutureWarning, stacklevel=3)
     missing = [name for name in PACKAGES if to == "onnx" and importlib.util.find_spec(name) is None]
     if missing:
-        raise UserError(
-            f"ONNX needs packages that are not installed ({', '.join(missing)}): pip install 'cscct[onnx]'."
-        )
+        raise UserError(f"ONNX needs packages that are not installed ({', '.join(missing)}): {install_hint('onnx')}.")
     if out.is_dir() or not out.parent.is_dir():
         reason = "is a folder" if out.is_dir() else "lies in a folder that does not exist"
         raise UserError(f"{out} {reason}: name the file to write with --out.")
     parts = parts_of(model)
-    temporary = temporary_name(out)
+    temporary = temporary_path(out)
     pipeline = _Pipeline(parts).cpu().eval().requires_grad_(False)
     try:
-        runner = (_write_onnx if to == "onnx" else _write_torchscript)(pipeline, parts, temporary)
+        runner = _WRITERS[to](pipeline, parts, temporary)
         _check(model, parts, runner, to)
         temporary.replace(out)
     finally:
@@ -132,31 +153,36 @@ def export(model: IncrementalClassifier | TrainedModel, to: str, out: Path) -> P
     return out
 
 
-def parts_of(model: IncrementalClassifier | TrainedModel) -> ExportParts:
-    """The parts of either kind of model."""
-    if isinstance(model, TrainedModel):
-        transform, means = model.reader.transform, model.class_means if model.prediction == "nme" else None
-        size = model.reader.image_size or ((transform.size, transform.size) if transform.size else None)
-        if size is None:
-            raise UserError("This run does not tell the size of its images, which a file needs.")
-        shape, network = (model.reader.channels, *size), model.inference_network()
-        linear = model.linear
-        scores = NetworkScores(network, means) if linear is None else PredictorScores(network.backbone, linear)
-        return ExportParts(scores, shape, transform, model.class_names, cropped=model.reader.image_size is None)
-    if isinstance(model, RunClassifier):
-        raise UserError("The model of a run is exported as cscct.load gives it, not as a classifier that can learn.")
+def parts_of(model: Model) -> ExportParts:
+    """Return the parts of a model for export.
+
+    Raises:
+        UserError: The model reads features, or accepts images of any size.
+    """
     if model.backbone is None:
-        raise UserError("A classifier of features (backbone=None) has no network that could be exported.")
-    extractor, head = model._extractor, model._head()
-    side = extractor.transform.size or 0
-    scores = PredictorScores(extractor.network, head)
-    return ExportParts(scores, (3, side, side), extractor.transform, model.class_names, cropped=True)
+        raise UserError("A model of features (backbone=None) has no network that could be exported.")
+    reader, predictor = model.reader_, model.predictor_
+    shape = reader.format.shape
+    if shape is None:
+        raise UserError("The model does not store the size of its images, which an exported file needs.")
+    network = reader.inference
+    scores: nn.Module
+    if predictor is None:
+        scores = NetworkScores(network)
+    elif isinstance(predictor, LinearPredictor):
+        scores = LinearScores(network.backbone, predictor)
+    else:
+        scores = PredictorScores(network.backbone, predictor)
+    cropped = reader.format.size is None
+    return ExportParts(scores, shape, reader.format.transform, model.class_names, cropped, model.novelty_)
 
 
 def metadata(parts: ExportParts) -> dict[str, Any]:
     """What the file tells of itself, under the names that Ultralytics gives in its exports."""
     channels, height, width = parts.shape
-    resized = {"resize": parts.transform.short_side, "crop": "centre"} if parts.cropped else {}
+    transform = parts.transform
+    resized = {"resize": transform.short_side, "crop": "centre", "interpolation": transform.interpolation}
+    resized = resized if parts.cropped else {}
     return {
         "description": f"Image classifier with {len(parts.class_names)} classes",
         "author": "cscct",
@@ -169,7 +195,13 @@ def metadata(parts: ExportParts) -> dict[str, Any]:
         "channels": channels,
         "names": dict(enumerate(parts.class_names)),
         **resized,
+        **_threshold(parts.novelty.calibration),
     }
+
+
+def _threshold(calibration: NoveltyCalibration) -> dict[str, float]:
+    """The score above which images are unknown, at 5 % false alarms; nothing if there are too few images."""
+    return {} if calibration.refusal() is not None else {"unknown_threshold": calibration.threshold(FALSE_ALARMS)}
 
 
 def _write_onnx(pipeline: nn.Module, parts: ExportParts, path: Path) -> Runner:
@@ -181,7 +213,7 @@ def _write_onnx(pipeline: nn.Module, parts: ExportParts, path: Path) -> Runner:
             dynamo=True,
             verbose=False,
             input_names=["images"],
-            output_names=["probabilities", "features"],
+            output_names=["probabilities", "features", "unknown_score"],
             dynamic_shapes=({0: torch.export.Dim("batch")},),
         )
     if program is None:
@@ -191,7 +223,16 @@ def _write_onnx(pipeline: nn.Module, parts: ExportParts, path: Path) -> Runner:
     import onnxruntime  # type: ignore[import-untyped]
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    return lambda images: session.run(["probabilities"], {"images": images})[0]
+    return lambda images: tuple(session.run(["probabilities", "unknown_score"], {"images": images}))
+
+
+def _write_pt2(pipeline: nn.Module, parts: ExportParts, path: Path) -> Runner:
+    batch = torch.export.Dim("batch")
+    with _quiet("torch.export"):
+        program = torch.export.export(pipeline, (torch.rand(2, *parts.shape),), dynamic_shapes=({0: batch},))
+        torch.export.save(program, path, extra_files={"config.txt": json.dumps(metadata(parts))})
+        loaded = torch.export.load(path).module()
+    return lambda images: tuple(output.numpy() for output in loaded(torch.from_numpy(images))[::2])
 
 
 def _write_torchscript(pipeline: nn.Module, parts: ExportParts, path: Path) -> Runner:
@@ -199,10 +240,13 @@ def _write_torchscript(pipeline: nn.Module, parts: ExportParts, path: Path) -> R
         traced = torch.jit.trace(pipeline, torch.rand(2, *parts.shape), check_trace=False)
         torch.jit.save(traced, str(path), _extra_files={"config.txt": json.dumps(metadata(parts))})
         loaded = torch.jit.load(str(path), map_location="cpu")
-    return lambda images: loaded(torch.from_numpy(images))[0].numpy()
+    return lambda images: tuple(output.numpy() for output in loaded(torch.from_numpy(images))[::2])
 
 
-def _check(model: IncrementalClassifier | TrainedModel, parts: ExportParts, runner: Runner, to: str) -> None:
+_WRITERS = {"onnx": _write_onnx, "pt2": _write_pt2, "torchscript": _write_torchscript}
+
+
+def _check(model: Model, parts: ExportParts, runner: Runner, to: str) -> None:
     """Noise of several scales, one image and several at a time, through the classifier and through the file."""
     channels, height, width = parts.shape
     margins = [parts.transform.short_side - side if parts.cropped else 0 for side in (height, width)]
@@ -213,9 +257,10 @@ def _check(model: IncrementalClassifier | TrainedModel, parts: ExportParts, runn
     top, left = (round(margin / 2) for margin in margins)
     seen = (pictures[:, :, top : top + height, left : left + width] / 255).astype(np.float32)
     wanted = model.predict_proba(pictures)
-    found = np.concatenate([runner(seen[:1]), runner(seen[1:])])
-    error = float(np.abs(found - wanted).max())
-    if not error <= TOLERANCE:
+    probabilities, scores = (np.concatenate(both) for both in zip(runner(seen[:1]), runner(seen[1:]), strict=True))
+    error = float(np.abs(probabilities - wanted).max())
+    score_error = float(np.abs(scores - model.unknown_scores(pictures)).max())
+    if not (error <= TOLERANCE and score_error <= SCORE_TOLERANCE * max(1.0, float(np.abs(scores).max()))):
         raise RunFailed(
             f"The {to} file would give other probabilities than the classifier (they differ by {error:.2g}), so it was "
             "not kept: the network does something that this format cannot hold."

@@ -1,4 +1,4 @@
-"""Labels as users give them: texts or whole numbers, all of one kind in a model."""
+"""Validation of labels. The labels of a model are either all strings or all integers."""
 
 from __future__ import annotations
 
@@ -8,62 +8,105 @@ from typing import Any
 import numpy as np
 
 from ..errors import UserError
+from ..text import closest
 
-Label = str | int  # bool counts as a whole number
+Label = str | int  # bool is a subclass of int
 
 
 def as_label(label: Any) -> Label:
-    """A label as it is kept: a Python str, int or bool."""
+    """Convert a label to a Python str, int or bool.
+
+    Args:
+        label: A string, an integer, or a NumPy or PyTorch scalar.
+
+    Returns:
+        The converted label.
+
+    Raises:
+        UserError: If the label is neither a nonempty string nor an integer.
+    """
     value = label.item() if isinstance(label, np.generic) or hasattr(label, "item") else label
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, str | int) or value == "":
-        raise UserError(f"A label is a text or a whole number, not {label!r}.")
+        raise UserError(f"Labels must be nonempty strings or integers, not {label!r}.")
     if isinstance(value, str):
         check_is_text(value)
     return value
 
 
 def check_is_text(text: str) -> None:
-    """Refuse what a model cannot store: bytes that are not UTF-8, and zero bytes, at which NumPy cuts texts off."""
+    """Check that a string can be stored: NumPy truncates strings at null characters, and JSON needs valid UTF-8.
+
+    Raises:
+        UserError: If it cannot.
+    """
     if "\0" in text or text != text.encode(errors="replace").decode():
-        raise UserError(f"{text!r} is not valid text (UTF-8 without zero bytes), so it cannot be stored: change it.")
+        raise UserError(f"{text!r} is not valid text (UTF-8 without null characters) and cannot be stored: change it.")
 
 
 def as_labels(labels: Any, images: int) -> list[Label]:
-    """One label for each image; a single one is that of all."""
+    """Return the label of each image.
+
+    Args:
+        labels: A sequence with one label per image, or a single label for all images.
+        images: Number of images.
+
+    Returns:
+        One label per image.
+
+    Raises:
+        UserError: If a label is invalid or the number of labels is wrong.
+    """
     if isinstance(labels, str | int | np.generic):
         return [as_label(labels)] * images
-    found = [as_label(one) for one in labels]
-    if len(found) != images:
-        raise UserError(f"There are {images} images and {len(found)} labels: each image needs its label.")
-    return found
+    converted = [as_label(label) for label in labels]
+    if len(converted) != images:
+        raise UserError(f"Got {images} images but {len(converted)} labels: pass one label per image.")
+    return converted
 
 
 def check_one_kind(known: Collection[Label], labels: Iterable[Label]) -> None:
-    """Texts and numbers in one model would be mistaken for each other: 1 and "1" look alike wherever they are shown."""
-    kinds = {type(label) for label in (*known, *labels)}
-    if len(kinds) > 1:
-        names = " and ".join(sorted(kind.__name__ for kind in kinds))
-        raise UserError(f"The labels of a model are all texts or all whole numbers; these are {names}.")
+    """Check that all labels have the same type, because 1 and "1" are indistinguishable in output.
+
+    Args:
+        known: Labels of the model.
+        labels: New labels.
+
+    Raises:
+        UserError: If the types differ.
+    """
+    types = {type(label) for label in (*known, *labels)}
+    if len(types) > 1:
+        names = " and ".join(sorted(kind.__name__ for kind in types))
+        raise UserError(f"The labels of a model must be all strings or all integers, not {names}.")
 
 
-def chosen(labels: Any, known: Sequence[Label]) -> list[Label]:
-    """Labels that must be known: one or several."""
+def select_labels(labels: Any, known: Sequence[Label]) -> list[Label]:
+    """Return distinct labels that must exist in a model.
+
+    Args:
+        labels: A label or a sequence of labels.
+        known: Labels of the model.
+
+    Returns:
+        The labels without duplicates.
+
+    Raises:
+        UserError: If a label is unknown.
+    """
     single = isinstance(labels, str | int | np.generic)
-    found = list(dict.fromkeys(as_label(one) for one in ([labels] if single else labels)))
-    for label in found:
+    selected = list(dict.fromkeys(as_label(label) for label in ([labels] if single else labels)))
+    for label in selected:
         if label not in known:
-            raise UserError(f"There is no class {label!r} in this model. {nearest(label, known)}")
-    return found
+            raise UserError(f"The model has no class {label!r}. {nearest(label, known)}")
+    return selected
 
 
 def nearest(label: Label, known: Sequence[Label]) -> str:
-    """A hint for a label that is not known."""
-    import difflib
-
-    near = difflib.get_close_matches(str(label), [str(one) for one in known], n=1)
+    """Return a hint for an unknown label: the most similar label, or the first labels of the model."""
+    near = closest(str(label), map(str, known))
     if near:
-        return f"Did you mean {near[0]!r}?"
-    few = ", ".join(repr(one) for one in known[:10])
-    return f"The classes are: {few}{', ...' if len(known) > 10 else ''}." if few else "It has no classes."
+        return f"Did you mean {near!r}?"
+    first = ", ".join(repr(label) for label in known[:10])
+    return f"Its classes are: {first}{', ...' if len(known) > 10 else ''}." if first else "It has no classes."

@@ -1,66 +1,106 @@
-"""A model as a record of plain values and a set of files named by their content, and back."""
+"""A model as a record of plain values and a set of files named by their content. `unpacking.py` builds it again."""
 
 from __future__ import annotations
 
-import copy
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
-from pydantic import Field
-from safetensors import SafetensorError
-from safetensors.torch import load, save
+from pydantic import AfterValidator, Field
+from safetensors.torch import save
 from torch import Tensor, nn
 
+from ..data.encoding import media_type
 from ..errors import UserError
+from ..features import PREDICTORS, FittedPredictor, LinearPredictor
+from ..nets import Network
 from ..nets.names import parse_backbone
-from ..predictors import PREDICTORS, ClassStatistics, LinearPredictor
-from ..runs.files import plain_tensors
 from ..specs import Spec, TransformSpec
-from .features import backbone_module
-from .report import LearnReport
+from ..storage import plain_tensors
+from .labels import check_is_text
+from .reader import NetworkReader
+from .training import TrainingState
 
 if TYPE_CHECKING:
     from .estimator import IncrementalClassifier
 
+CUSTOM = "custom"  # a module of the user, which has to be passed again
+
+
+def _check_label(label: str | bool | int) -> str | bool | int:
+    if isinstance(label, str):
+        try:
+            check_is_text(label)
+        except UserError as error:
+            raise ValueError(str(error)) from error
+        if not label:
+            raise ValueError("a label is empty")
+    elif not -(2**63) <= label < 2**63:
+        raise ValueError(f"the label {label} is not a 64-bit integer")
+    return label
+
+
 TensorFile = Annotated[str, Field(pattern=r"^[0-9a-f]{64}\.safetensors$")]
-ImageFile = Annotated[str, Field(pattern=r"^[0-9a-f]{64}\.jpg$")]
-CUSTOM = "custom"  # a module of the user's, which has to be passed again
+ImageFile = Annotated[str, Field(pattern=r"^[0-9a-f]{64}\.(jpg|png)$")]
+PackedLabel = Annotated[str | bool | int, AfterValidator(_check_label)]
+ImageCount = Annotated[int, Field(ge=1, le=10**9)]
+Side = Annotated[int, Field(ge=1, le=4096)]  # of an image in pixels
+LINEAR = "linear"  # predictors with linear scores need no registered part
 
 
 @dataclass(frozen=True)
 class PackedClass(Spec):
-    """What a version holds of a class."""
+    """What a version stores of a class."""
 
-    label: str | bool | int
-    count: Annotated[int, Field(ge=1)]
+    label: PackedLabel
+    count: ImageCount
     statistics: TensorFile
     exemplars: list[ImageFile]
+    photos: TensorFile | None = None  # identities and names
+
+
+@dataclass(frozen=True)
+class PackedTraining(Spec):
+    """What a version stores of a network that comes from a run or was trained; its `weights` then include the head."""
+
+    config: dict[str, Any]
+    channels: Annotated[int, Field(ge=1, le=3)]
+    image_size: tuple[Side, Side] | None
+    state: TensorFile  # class means and stored targets
+    tasks: Annotated[int, Field(ge=0, le=10**6)]
+    held_out: bool
+    task_sizes: list[Annotated[int, Field(ge=1, le=10**6)]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Packed(Spec):
-    """What a version holds of a model."""
+    """What a version stores of a model."""
 
     params: dict[str, Any]
     backbone: str | None  # its name
     weights: TensorFile | None
     transform: TransformSpec | None
-    features: Annotated[int, Field(ge=1)]
+    features: Annotated[int, Field(ge=1, le=10**6)]
     predictor: TensorFile | None
-    temperature: float
+    temperature: Annotated[float, Field(ge=1e-12, le=1e12)]
     unit: bool
     classes: list[PackedClass]
-    tuned: list[str | bool | int] = field(default_factory=list)
+    tuned: list[PackedLabel] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list)
     report: dict[str, Any] = field(default_factory=dict)
+    training: PackedTraining | None = None
+    evaluation: TensorFile | None = None
+    thumbnails: dict[str, ImageFile] = field(default_factory=dict)
+    novelty: TensorFile | None = None
+    kind: str = LINEAR  # name of the registered predictor, unless its scores are linear
 
     def files(self) -> set[str]:
-        """Names of all files that this version uses."""
-        found = {name for one in self.classes for name in (one.statistics, *one.exemplars)}
-        return found | {name for name in (self.weights, self.predictor) if name is not None}
+        """Return the names of all files that this version uses."""
+        names = {name for packed in self.classes for name in (packed.statistics, *packed.exemplars, packed.photos)}
+        state = None if self.training is None else self.training.state
+        names |= {self.weights, self.predictor, state, self.evaluation, self.novelty, *self.thumbnails.values()}
+        return {name for name in names if name is not None}
 
 
 class _Files:
@@ -72,112 +112,84 @@ class _Files:
         self.contents[name] = content
         return name
 
+    def image(self, content: bytes) -> str:
+        return self.add(content, "png" if media_type(content) == "image/png" else "jpg")
+
     def tensors(self, tensors: Mapping[str, Tensor]) -> str:
         return self.add(save(plain_tensors(dict(sorted(tensors.items())))), "safetensors")
 
 
 def pack(model: IncrementalClassifier) -> tuple[Packed, dict[str, bytes]]:
-    """The record of a model, and its files by name."""
+    """Return the record of a model, and the contents of its files by name."""
     files = _Files()
     params = model.get_params(deep=False)
     name = params.pop("backbone")
+    state = model.state_
     classes = []
-    for label, one in model.statistics_.items():
-        tensors = {f.name: getattr(one, f.name) for f in fields(one) if isinstance(getattr(one, f.name), Tensor)}
-        images = [files.add(image, "jpg") for image in model.exemplars_.get(label, ())]
-        classes.append(PackedClass(label, one.count, files.tensors(tensors), images))
-    head = model._predictor
-    extractor = getattr(model, "_extractor", None)
+    for label, stats in state.statistics.items():
+        tensors = {f.name: getattr(stats, f.name) for f in fields(stats) if isinstance(getattr(stats, f.name), Tensor)}
+        images = [files.image(image) for image in state.exemplars.get(label, ())]
+        photos = files.tensors(state.photos[label].padded(stats.count).tensors()) if label in state.photos else None
+        classes.append(PackedClass(label, stats.count, files.tensors(tensors), images, photos))
+    reader, head = state.reader, state.predictor
     packed = Packed(
         params=params,
         backbone=_architecture(name),
-        weights=None if extractor is None else files.tensors(extractor.backbone.state_dict()),
-        transform=None if extractor is None else extractor.transform,
-        features=model.n_features_in_ if extractor is None else extractor.width,
-        predictor=None if head is None else files.tensors({"weight": head.weight, "bias": head.bias}),
+        weights=None if reader is None else files.tensors(_weights(reader.network, state.training)),
+        transform=None if reader is None else reader.format.transform,
+        features=model.n_features_in_ if reader is None else reader.features,
+        predictor=None if head is None else files.tensors(_predictor_tensors(head)),
         temperature=1.0 if head is None else head.temperature,
-        unit=False if head is None else head.unit,
+        unit=head.unit if isinstance(head, LinearPredictor) else False,
         classes=classes,
         tuned=model.tuned_,
         history=model.history_,
         report=model.report_.as_dict(),
+        training=_pack_training(state.training, reader, files) if state.training and reader else None,
+        evaluation=None if state.evaluation is None else files.tensors(state.evaluation.tensors()),
+        thumbnails={id: files.image(image) for id, image in state.thumbnails.items()},
+        novelty=None if state.novelty is None else files.tensors(state.novelty.tensors()),
+        kind=_kind(head),
     )
     return packed, files.contents
 
 
+def _predictor_tensors(predictor: FittedPredictor) -> dict[str, Tensor]:
+    """The temperature is stored in the record."""
+    return {name: tensor for name, tensor in predictor.tensors().items() if name != "temperature"}
+
+
+def _kind(predictor: FittedPredictor | None) -> str:
+    """Name of the predictor that returns fitted predictors of this type."""
+    if predictor is None or isinstance(predictor, LinearPredictor):
+        return LINEAR
+    return next(name for name, part in PREDICTORS.items() if part.fitted is type(predictor))
+
+
+def _weights(network: Network, training: TrainingState | None) -> dict[str, Tensor]:
+    return network.state_dict() if training is not None and training.config else network.backbone.state_dict()
+
+
+def _pack_training(training: TrainingState, reader: NetworkReader, files: _Files) -> PackedTraining | None:
+    if not training.config:
+        return None
+    labels = list(training.stored)
+    tensors = {"means": training.means} | {f"stored.{i}": training.stored[label] for i, label in enumerate(labels)}
+    tensors |= {f"extension.{name}": tensor for name, tensor in training.extension.items()}
+    config = {**training.config, "stored_labels": labels} if labels else dict(training.config)
+    return PackedTraining(
+        config=config,
+        channels=reader.format.channels,
+        image_size=reader.format.size,
+        state=files.tensors(tensors),
+        tasks=training.tasks,
+        held_out=training.held_out,
+        task_sizes=list(training.task_sizes),
+    )
+
+
 def _architecture(backbone: str | nn.Module | None) -> str | None:
-    """Without the file that weights came from: they are in the model."""
+    """The name without the file that weights came from: they are stored in the model."""
     if isinstance(backbone, nn.Module):
         return CUSTOM
     return None if backbone is None else parse_backbone(backbone).architecture
-
-
-def unpack(
-    packed: Packed, read: Callable[[str], bytes], backbone: nn.Module | None, device: str
-) -> IncrementalClassifier:
-    """The model of a record. read: gives the content of a file, checked against its name."""
-    if packed.backbone == CUSTOM and backbone is None:
-        raise UserError("This model was made with a module of your own: pass it again, as load(path, backbone=module).")
-    from .estimator import IncrementalClassifier
-
-    model = IncrementalClassifier(backbone=packed.backbone if backbone is None else backbone)
-    unknown = sorted(set(packed.params) - set(model.get_params(deep=False)))
-    if unknown or packed.params.get("predictor") not in PREDICTORS:
-        raise UserError(f"The model has settings that are not known here: {', '.join(unknown) or 'predictor'}.")
-    model.set_params(**packed.params | {"device": device})
-    model._check_values()
-    if packed.weights is not None and packed.backbone is not None and packed.transform is not None:
-        own = packed.backbone if backbone is None else copy.deepcopy(backbone)  # its weights are replaced
-        module = backbone_module(own, weights=False)
-        weights = _tensors(read, packed.weights)
-        try:
-            module.load_state_dict(weights)
-        except RuntimeError as error:
-            raise UserError(f"The weights of the model do not fit the network {packed.backbone}.") from error
-        model._set_backbone(module, packed.transform)
-        if model._extractor.width != packed.features:
-            raise UserError(
-                f"The network gives {model._extractor.width} features, and the model has {packed.features}."
-            )
-    else:
-        model.n_features_in_ = packed.features
-    statistics = {one.label: _statistics(one, packed.features, read) for one in packed.classes}
-    if len(statistics) < len(packed.classes) or len({type(label) for label in statistics}) > 1:
-        raise UserError("The model is damaged: its labels are not different ones of one kind.")
-    model._keep(statistics, _head(packed, read))
-    model.exemplars_ = {one.label: [read(name) for name in one.exemplars] for one in packed.classes if one.exemplars}
-    model.tuned_ = packed.tuned
-    model.history_ = packed.history
-    model.report_ = LearnReport.from_dict(packed.report)
-    return model
-
-
-def _tensors(read: Callable[[str], bytes], name: str) -> dict[str, Tensor]:
-    try:
-        found: dict[str, Tensor] = load(read(name))
-    except SafetensorError as error:
-        raise UserError(f"The file {name} of the model does not hold tensors: {error}.") from error
-    return found
-
-
-def _statistics(one: PackedClass, width: int, read: Callable[[str], bytes]) -> ClassStatistics:
-    tensors = _tensors(read, one.statistics)
-    expected = {f.name for f in fields(ClassStatistics)} - {"count"}
-    whole = set(tensors) == expected and all(
-        t.is_floating_point() and 1 <= t.ndim <= 2 and t.shape[-1] == width and bool(t.isfinite().all())
-        for t in tensors.values()
-    )
-    if not whole or not 0 < len(tensors["rows"]) <= one.count or tensors["rows"].ndim != 2:
-        raise UserError(f"The statistics of the class {one.label!r} are damaged.")
-    return ClassStatistics(one.count, **tensors)
-
-
-def _head(packed: Packed, read: Callable[[str], bytes]) -> LinearPredictor | None:
-    if packed.predictor is None:
-        return None
-    tensors = _tensors(read, packed.predictor)
-    shapes = {name: tuple(one.shape) for name, one in tensors.items() if one.dtype == torch.float32}
-    classes = len(packed.classes)
-    if shapes != {"weight": (classes, packed.features), "bias": (classes,)} or not packed.temperature > 0:
-        raise UserError("The predictor of the model is damaged: it does not fit its classes.")
-    return LinearPredictor(tensors["weight"], tensors["bias"], packed.temperature, packed.unit)

@@ -1,273 +1,339 @@
-"""A model on disk: one folder, all versions of it, files named by their content.
+"""Model folders: all versions of a model, with content-addressed files.
 
-    model.json                     the current version and the newest; replaced last, so a commit counts or does not
-    versions/0001.json             what a version is made of, but for the large things
-    files/<sha256>.safetensors     weights and statistics, files/<sha256>.jpg: exemplars; shared by versions
+    model.json                     numbers of the current and the newest version; written last, so that commits are
+                                   atomic
+    versions/0001.json             a version: parameters and file names
+    versions/.unfinished           exists while the folder is changed; if a process is killed then, the next commit
+                                   removes the files that no version uses
+    files/<sha256>.json            blocks of classes and of the history, shared by versions
+    files/<sha256>.safetensors     weights and statistics, shared by versions
+    files/<sha256>.jpg, .png       exemplars, shared by versions
 
-Nothing here runs code from the folder, and nothing is written through links.
+The folder of a run is also a model folder: the model of the run is version 0, and later versions are stored next to the
+result of the run. Loading executes no code from the folder, and writing does not follow symbolic links.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING
 
-from pydantic import Field, TypeAdapter, ValidationError
-
-from ..config.schema import as_json
 from ..errors import RunFailed, UserError
-from ..runs.files import UNUSABLE, locked, own_folder, temporary_name, write_bytes, write_text
-from ..runs.folder import CONFIG
-from ..specs import Spec
+from ..runs.folder import CONFIG, RunFolder
+from ..storage import UNUSABLE, locked, make_folder, temporary_path, write_bytes, write_text
 from .labels import Label, check_is_text
-from .packing import Packed, pack, unpack
+from .packing import pack
+from .records import FORMAT, Pointer, Record, RecordReader, Version, pointer_text, read_pointer, record_text
+from .run_model import Backbone, load_run
+from .unpacking import unpack
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from .estimator import IncrementalClassifier
 
-FORMAT = 1
 MODEL = "model.json"
-LARGEST_JSON = 64 * 2**20
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Pointer(Spec):
-    """The content of model.json."""
-
-    format: int
-    current: Annotated[int, Field(ge=1)]
-    newest: Annotated[int, Field(ge=1)]  # files of later versions are what a killed process left
-
-
-@dataclass(frozen=True)
-class Record(Spec):
-    """The content of a version's file."""
-
-    number: int
-    parent: int | None
-    created: str
-    message: str
-    model: Packed
-
-
-@dataclass(frozen=True)
-class Version:
-    """A version of a model, as `versions` lists it."""
-
-    number: int
-    created: str
-    message: str
-    classes: list[Label]
-    images: int
-    current: bool
+UNFINISHED = ".unfinished"
 
 
 def is_model_folder(path: str | Path) -> bool:
-    """Whether a folder holds a model of this kind."""
+    """Return whether a folder contains stored versions of a model, or a run."""
+    return has_versions(path) or is_run_folder(path)
+
+
+def has_versions(path: str | Path) -> bool:
+    """Return whether a folder contains stored versions of a model."""
     return (Path(path) / MODEL).is_file()
 
 
 def is_run_folder(path: str | Path) -> bool:
-    """Whether a folder holds a run instead."""
-    return (Path(path) / CONFIG).is_file() and not is_model_folder(path)
+    """Return whether a folder contains a run."""
+    return (Path(path) / CONFIG).is_file()
 
 
 class ModelFolder:
-    """The versions of a model in a folder."""
+    """A folder with the versions of a model.
+
+    Args:
+        path: Path of the folder.
+    """
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Held by the one process that writes. Reading needs no lock."""
+        """Lock the folder for writing. Reading needs no lock.
+
+        Raises:
+            UserError: If the folder is locked by another process or cannot be used.
+            RunFailed: If writing fails, for example because the disk is full.
+        """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            with locked(self.path, "model"):
+            with locked(self.path):
                 yield
         except OSError as error:
             kind = UserError if error.errno in UNUSABLE else RunFailed
             raise kind(
-                f"{self.path} cannot be written to ({error.strerror or error}); a model in it is as it was. Make room "
-                "or choose another folder."
+                f"{self.path} cannot be written to ({error.strerror or error}). The stored model did not change. Free "
+                "disk space or choose another folder."
             ) from error
 
     def current(self) -> int:
-        """The number of the current version; 0 if there is no model yet."""
-        return self._pointer().current if is_model_folder(self.path) else 0
+        """Return the number of the current version; 0 for the model of a run or an empty folder."""
+        return self._pointer().current if has_versions(self.path) else 0
 
-    def commit(self, model: IncrementalClassifier, message: str = "", based_on: int | None = None) -> int:
-        """Store a model as the newest version, which becomes the current one; its number.
+    def commit(
+        self,
+        model: IncrementalClassifier,
+        message: str = "",
+        based_on: int | None = None,
+        keep_versions: int | None = None,
+    ) -> int:
+        """Store a model as a new version and make it the current one.
 
-        based_on: what `current` was when the model was loaded. If it has changed since, nothing is stored: what another
-        process did would be lost.
+        The time and the space that this takes do not depend on the number of versions: files that did not change are
+        shared with earlier versions.
+
+        Args:
+            model: The model.
+            message: Description of the version.
+            based_on: Number of the version that the model was loaded from. If given, the commit fails if another
+                version is current, so that changes of other processes are not lost.
+            keep_versions: Number of versions that are kept, this one included; older ones are removed, now and by later
+                commits. 0: all. Default: as before.
+
+        Returns:
+            The number of the new version.
+
+        Raises:
+            UserError: If the folder contains other files, or the message is not valid text.
+            RunFailed: If the current version is not `based_on`, or writing fails.
         """
         check_is_text(message)
-        record, files = pack(model)
+        if keep_versions is not None and keep_versions < 0:
+            raise UserError(f"keep_versions must be at least 1, or 0 for all versions, not {keep_versions}.")
+        packed, files = pack(model)
         with self.lock():
             before = self._pointer() if (self.path / MODEL).exists() else None
             if based_on is not None and based_on != self.current():
-                raise RunFailed(f"The model in {self.path} was changed meanwhile by another process: do it again.")
-            if before is None and self.has_other_files():
-                raise UserError(f"{self.path} holds other files and no model: choose another folder for the model.")
-            folder = own_folder(self.path / "files")
-            for name, content in files.items():
-                if not _same(folder / name, content):
-                    write_bytes(folder / name, content)
+                raise RunFailed(f"The model in {self.path} was changed by another process in the meantime: try again.")
+            if before is None and not is_run_folder(self.path) and self.has_other_files():
+                raise UserError(f"{self.path} contains other files and no model: choose another folder.")
             number = before.newest + 1 if before else 1
             now = datetime.now(UTC).isoformat(timespec="seconds")
-            version = Record(number, before.current if before else None, now, message, record)
-            write_text(own_folder(self.path / "versions") / f"{number:04}.json", as_json(asdict(version)))
-            self._record(number)  # what cannot be read again never becomes the current version
-            self._point(number, number)
-            self._sweep()
+            parent = before.current if before else 0 if is_run_folder(self.path) else None
+            text, blocks = record_text(Record(number, parent, now, message, packed))
+            keep = keep_versions if keep_versions is not None else before.keep if before else 0
+            with self._changing() as interrupted:
+                folder = make_folder(self.path / "files")
+                for name, content in {**files, **blocks}.items():
+                    if not _is_intact(folder / name, content):
+                        write_bytes(folder / name, content)
+                write_text(self._version_file(number), text)
+                RecordReader(self.path).record(number)  # an unreadable version must not become the current one
+                self._point(Pointer(FORMAT, number, number, keep))
+                removed = self._remove_versions(self._numbers(self._pointer())[:-keep]) if keep else False
+                if interrupted or removed or before is None or before.format < FORMAT:
+                    self._sweep()
         return number
 
     def load(
-        self, version: int | None = None, *, backbone: nn.Module | None = None, device: str = "auto"
+        self,
+        version: int | None = None,
+        *,
+        predictor: str | None = None,
+        backbone: Backbone | None = None,
+        device: str = "auto",
     ) -> IncrementalClassifier:
-        """The model of a version, by default the current one."""
-        record = self.current_record() if version is None else self._record(self._existing(version))
-        return unpack(record.model, self._file, backbone, device)
+        """Load a version.
+
+        Args:
+            version: Number of the version; 0 is the model of a run. Default: the current version.
+            predictor: Predictor of the run, for version 0 only; see `load_run`.
+            backbone: The backbone module, for models with a custom backbone.
+            device: `auto`, `cpu`, `cuda` or `mps`.
+
+        Returns:
+            The model.
+
+        Raises:
+            UserError: If the version does not exist or is damaged.
+        """
+        number = self.current() if version is None else self._existing(version)
+        if number == 0 and is_run_folder(self.path):
+            return load_run(self.path, predictor=predictor, device=device, backbone=backbone)
+        if predictor is not None:
+            raise UserError("predictor is only supported for the model of a run (version 0): omit it for this version.")
+        reader = RecordReader(self.path)
+        self._pointer()  # fails if there is no model
+        try:
+            return unpack(reader.record(number).model, reader.file, backbone, device)
+        except UserError as error:
+            if str(self.path) in str(error):
+                raise
+            raise UserError(f"{self.path}, version {number}: {error}") from error
 
     def current_record(self) -> Record:
-        """What the current version is made of: enough to describe it, without the network and the statistics."""
-        return self._record(self._pointer().current)
+        """Return the record of the current version, without loading weights and statistics."""
+        return RecordReader(self.path).record(self._pointer().current)
+
+    def current_version(self) -> Version:
+        """Return the summary of the current version.
+
+        Raises:
+            UserError: If it is missing or damaged.
+        """
+        number = self.current()
+        if number == 0 and is_run_folder(self.path):
+            return self._run_version(0)
+        try:
+            return RecordReader(self.path).record(number).summary(number)
+        except UserError as error:
+            raise UserError(f"{error} Restore another version with `cscct undo --to N`.") from error
 
     def versions(self) -> list[Version]:
-        """All versions that are kept, the oldest first."""
-        pointer = self._pointer()  # once: another process may move it meanwhile
-        return [self._version(number, pointer.current) for number in self._numbers(pointer)]
+        """Return all stored versions, oldest first. The model of a run is version 0."""
+        if not has_versions(self.path) and is_run_folder(self.path):
+            return [self._run_version(0)]
+        pointer = self._pointer()  # read once: another process may change it
+        reader = RecordReader(self.path)
+        return [
+            reader.version(number, pointer.current) if number else self._run_version(pointer.current)
+            for number in self._numbers(pointer)
+        ]
+
+    def _run_version(self, current: int) -> Version:
+        folder = RunFolder(self.path)
+        result = folder.result()
+        labels: list[Label] = [str(name) for entry in result.get("tasks", ()) for name in entry["classes"]]
+        message = f"run: {result.get('method')} on {result.get('dataset')}, {result.get('status', 'not started')}"
+        return Version(0, "", message, labels, 0, current == 0)
 
     def undo(self) -> Version:
-        """Go back to the version from which the current one was made."""
+        """Go back to the version from which the current one was made.
+
+        Returns:
+            The version that is now current.
+
+        Raises:
+            UserError: If there is no earlier version.
+        """
+        self._pointer()  # fail before the lock file is created
         with self.lock():
             pointer = self._pointer()
-            parent = self._record(pointer.current).parent
+            parent = self.current_record().parent if pointer.current else None
             if parent is None or parent not in self._numbers(pointer):
-                raise UserError(f"The model in {self.path} has no earlier version to go back to.")
+                raise UserError(f"The model in {self.path} has no earlier version.")
             return self._make_current(parent, pointer)
 
     def restore(self, number: int) -> Version:
-        """Make a version the current one; the others stay."""
+        """Make a version the current one. No version is removed.
+
+        Args:
+            number: Number of the version.
+
+        Returns:
+            The version that is now current.
+
+        Raises:
+            UserError: If the version does not exist or is damaged.
+        """
         with self.lock():
             return self._make_current(self._existing(number), self._pointer())
 
     def discard_history(self) -> None:
-        """Remove all versions but the current one, and the files that only they used."""
-        with self.lock():
+        """Remove all versions except the current one and version 0, and all files that are no longer used."""
+        with self.lock(), self._changing():
             pointer = self._pointer()
-            self._point(pointer.current, pointer.current)
-            for number in self._numbers(pointer):
-                if number != pointer.current:
-                    (self.path / "versions" / f"{number:04}.json").unlink()
+            numbers = [number for number in self._numbers(pointer) if number != pointer.current]
+            self._point(replace(pointer, format=FORMAT, newest=max(1, pointer.current)))
+            self._remove_versions(numbers)
             self._sweep()
-
-    # Within
 
     def _pointer(self) -> Pointer:
         if not (self.path / MODEL).exists():
-            raise UserError(f"There is no model in {self.path}: `cscct learn` makes one.")
-        pointer = self._json(self.path / MODEL, Pointer)
-        if pointer.format > FORMAT:
-            raise UserError(f"The model in {self.path} was written by a newer version of cscct: update cscct.")
-        return pointer
+            raise UserError(f"{self.path} contains no model: create one with `cscct learn`.")
+        return read_pointer(self.path / MODEL)
 
-    def _point(self, current: int, newest: int) -> None:
-        write_text(self.path / MODEL, json.dumps(asdict(Pointer(FORMAT, current, newest))))
+    def _point(self, pointer: Pointer) -> None:
+        write_text(self.path / MODEL, pointer_text(pointer))
 
     def _make_current(self, number: int, pointer: Pointer) -> Version:
-        self._record(number)  # a version that cannot be read never becomes the current one
-        self._point(number, pointer.newest)
-        return self._version(number, number)
+        # an unreadable version must not become the current one
+        version = self._run_version(0)
+        if number:
+            version = RecordReader(self.path).record(number).summary(number)
+        self._point(replace(pointer, format=FORMAT, current=number))
+        return version
+
+    def _version_file(self, number: int) -> Path:
+        return self.path / "versions" / f"{number:04}.json"
 
     def _numbers(self, pointer: Pointer) -> list[int]:
+        """Return the numbers of the existing versions in ascending order; 0 is the model of a run."""
         names = [path.stem for path in (self.path / "versions").glob("*.json")]
-        return sorted(int(name) for name in names if name.isdecimal() and 0 < int(name) <= pointer.newest)
+        run = {0} if is_run_folder(self.path) else set()
+        return sorted(run | {int(name) for name in names if name.isdecimal() and 0 < int(name) <= pointer.newest})
 
     def _existing(self, number: int) -> int:
-        numbers = self._numbers(self._pointer())
+        only_run = is_run_folder(self.path) and not has_versions(self.path)
+        numbers = [0] if only_run else self._numbers(self._pointer())
         if number not in numbers:
-            known = ", ".join(str(one) for one in numbers)
-            raise UserError(f"The model in {self.path} has no version {number}; it has {known}.")
+            existing = ", ".join(map(str, numbers))
+            raise UserError(f"The model in {self.path} has no version {number}; existing versions: {existing}.")
         return number
 
-    def _record(self, number: int) -> Record:
-        return self._json(self.path / "versions" / f"{number:04}.json", Record)
+    @contextmanager
+    def _changing(self) -> Iterator[bool]:
+        """Mark the folder while files are added and removed. Yields whether an earlier change was interrupted."""
+        mark = make_folder(self.path / "versions") / UNFINISHED
+        interrupted = mark.is_symlink() or mark.exists()
+        write_bytes(mark, b"")
+        yield interrupted
+        mark.unlink()
 
-    def _version(self, number: int, current: int) -> Version:
-        try:
-            one = self._record(number)
-        except UserError as error:
-            return Version(number, "", str(error), [], 0, number == current)
-        images = sum(entry.count for entry in one.model.classes)
-        labels: list[Label] = [entry.label for entry in one.model.classes]
-        return Version(number, one.created, one.message, labels, images, number == current)
-
-    def _json(self, path: Path, kind: type[T]) -> T:
-        try:
-            if path.exists() and not path.is_file():  # a pipe would be waited for
-                raise UserError(f"{path} is no file, and so no part of a model.")
-            if path.stat().st_size > LARGEST_JSON:
-                raise UserError(f"{path} is too large to be part of a model.")
-            return TypeAdapter(kind).validate_json(path.read_bytes())
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(one) for one in first["loc"])
-            raise UserError(f"{path} is damaged: {place + ': ' if place else ''}{first['msg']}.") from error
-        except OSError as error:
-            raise UserError(f"{path} cannot be read: {error.strerror or error}.") from error
-
-    def _file(self, name: str) -> bytes:
-        """A file named by its content, which is checked."""
-        path = self.path / "files" / name
-        if path.exists() and not path.is_file():
-            raise UserError(f"{path} is no file, and so no part of the model.")
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise UserError(f"{path}, a part of the model, cannot be read: {error.strerror or error}.") from error
-        if hashlib.sha256(content).hexdigest() != path.stem:
-            raise UserError(f"{path} is damaged: its content is not what was written.")
-        return content
+    def _remove_versions(self, numbers: list[int]) -> bool:
+        """Remove version files except that of version 0, which is a run. Returns whether there were any."""
+        paths = [self._version_file(number) for number in numbers if number]
+        for path in paths:
+            path.unlink(missing_ok=True)
+        return bool(paths)
 
     def _sweep(self) -> None:
-        """Remove files that no version uses; none, where a version does not say what it uses. Other files of ours that
-        a killed process left go too; folders, which are not ours, stay."""
-        pointer = self._pointer()
+        """Remove files that no version uses, and leftovers of killed processes.
+
+        Nothing is removed if a version is unreadable, because its files are unknown. Folders of other programs are
+        kept.
+        """
+        pointer, reader = self._pointer(), RecordReader(self.path)
         try:
-            used = {name for number in self._numbers(pointer) for name in self._record(number).model.files()}
+            used = {name for number in self._numbers(pointer) if number for name in reader.record(number).files()}
         except UserError:
             return
-        for path in (self.path / "files").iterdir():
+        for path in make_folder(self.path / "files").iterdir():
             if path.name not in used:
                 _remove_file(path)
         for path in (self.path / "versions").iterdir():
-            stray = path.suffix == ".json" and path.stem.isdecimal() and int(path.stem) > pointer.newest
-            if stray or path.name.endswith(".tmp"):
+            leftover = path.suffix == ".json" and path.stem.isdecimal() and int(path.stem) > pointer.newest
+            if leftover or path.name.endswith(".tmp"):
                 _remove_file(path)
 
     def has_other_files(self) -> bool:
-        """Whether the folder holds something else than what a killed first commit leaves."""
-        own = {"files", "versions", "staging", ".lock", ".lock-holder", temporary_name(self.path / MODEL).name}
+        """Return whether the folder contains files other than the leftovers of a killed first commit."""
+        own = {"files", "versions", "staging", ".lock", ".lock-holder", temporary_path(self.path / MODEL).name}
         return any(path.name not in own for path in self.path.iterdir())
 
 
-def _same(path: Path, content: bytes) -> bool:
-    """Whether a file is there and whole; one that was damaged is written again."""
+def _is_intact(path: Path, content: bytes) -> bool:
+    """Return whether a file exists and has this content."""
     return path.is_file() and not path.is_symlink() and path.read_bytes() == content
 
 
 def _remove_file(path: Path) -> None:
-    """Unless it is a folder."""
+    """Remove a file or link. Folders are kept."""
     if path.is_symlink() or not path.is_dir():
         path.unlink()

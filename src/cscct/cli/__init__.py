@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Annotated
 
 import typer
+from typer.core import TyperCommand
 
 from .. import __version__
 from ..errors import Interrupted, RunFailed, UserError
-from ..streams import output_error, protect_streams
-from . import catalogue, classifier, deployment, running, settings, studies, versions
-from .options import is_follower, print_help
+from ..streams import is_follower, output_error, protect_streams
+from . import catalogue, classifier, deployment, evaluation, running, settings, studies, tuning, versions
+from .options import print_help
 from .sections import SectionedGroup
 
 app = typer.Typer(
@@ -23,28 +24,38 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# With what `cscct --help` says of each, in the width of a terminal.
+# Sections of `cscct --help`
 IMAGES, EXPERIMENTS, PARTS = "A classifier of your own images", "Experiments", "Settings, parts and data"
 
 
-def _add(section: str, function: Callable[..., None], summary: str, name: str | None = None) -> None:
-    app.command(name, short_help=summary, rich_help_panel=section)(function)
+def _add(
+    section: str,
+    function: Callable[..., None],
+    summary: str,
+    name: str | None = None,
+    kind: type[TyperCommand] = TyperCommand,
+) -> None:
+    app.command(name, cls=kind, short_help=summary, rich_help_panel=section)(function)
 
 
 _add(IMAGES, classifier.learn, "Teach a classifier the classes in a folder of images.")
-_add(IMAGES, classifier.predict, "Which class images show, with confidences.")
+_add(IMAGES, classifier.predict, "Which class images show, with confidences.", None, classifier.PredictCommand)
+_add(IMAGES, evaluation.measure, "Accuracy of a classifier on a folder of images.", "test")
+_add(IMAGES, evaluation.review, "Photos of a classifier that look mislabelled.")
+_add(IMAGES, classifier.suggest, "Which unlabelled images to label next.")
 _add(IMAGES, classifier.info, "Classes, versions and size of a classifier.")
 _add(IMAGES, versions.undo, "Go back to an earlier version of a classifier.")
 _add(IMAGES, versions.forget, "Remove classes from a classifier.")
 _add(IMAGES, versions.rename, "Give a class of a classifier another name.")
-_add(IMAGES, deployment.export, "A classifier as an ONNX or TorchScript file.")
+_add(IMAGES, deployment.export, "A classifier as an ONNX or torch.export file.")
 _add(IMAGES, deployment.serve, "A classifier as a web page and a JSON API.")
-_add(EXPERIMENTS, running.run, "One experiment: a method learns a dataset, task by task.")
-_add(EXPERIMENTS, running.resume, "Go on with a run that was stopped or killed.")
-_add(EXPERIMENTS, studies.compare, "Several methods on the same seeds, with paired differences.")
-_add(EXPERIMENTS, studies.sweep, "Many runs: every combination of settings in a study file.")
-_add(EXPERIMENTS, studies.reproduce, "A table or figure of the paper, with the published numbers.")
-_add(EXPERIMENTS, studies.report, "An HTML page with figures of finished runs; PNG, SVG, CSV.")
+_add(EXPERIMENTS, running.run, "Run one experiment: train a method on a dataset.")
+_add(EXPERIMENTS, running.resume, "Continue a run that was stopped or killed.")
+_add(EXPERIMENTS, studies.compare, "Compare methods with the same seeds.")
+_add(EXPERIMENTS, studies.sweep, "Run every combination of settings in a study file.")
+_add(EXPERIMENTS, tuning.tune, "Tune settings of a method on validation images.")
+_add(EXPERIMENTS, studies.reproduce, "Reproduce a table or figure of the paper.")
+_add(EXPERIMENTS, studies.report, "Write an HTML report with figures of stored runs.")
 _add(PARTS, settings.config, "The settings that a run would have, without running it.")
 _add(PARTS, catalogue.list_, "Methods, losses, datasets, backbones and class orders.", "list")
 app.add_typer(
@@ -68,7 +79,7 @@ def top(
 
 
 def main() -> None:
-    """Exit 0 on success, 2 on a user's mistake, 1 when the work could not go on, 130 when stopped on request."""
+    """Run the command and exit: 0 on success, 2 after a user error, 1 after a failure, 130 if stopped by the user."""
     protect_streams()
     try:
         code = app(prog_name="cscct", standalone_mode=False)
@@ -78,7 +89,7 @@ def main() -> None:
         code = _fail(str(error), 1)
     except Interrupted as error:
         code = 130
-        if not is_follower():  # of several processes of a run, one says so
+        if not is_follower():  # only rank 0 prints the message
             print(error, file=sys.stderr)
     except (KeyboardInterrupt, typer.Abort):
         code = 130
@@ -89,7 +100,7 @@ def main() -> None:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        code = _fail(error.format_message(), 2)  # a mistake in the words of the command itself
+        code = _fail(error.format_message(), 2)  # invalid arguments
     lost = output_error()
     if lost is not None:
         code = _fail(f"The output could not be written: {lost}.", code or 1)

@@ -1,13 +1,13 @@
-"""What there is: `cscct list` and `cscct data`."""
+"""`cscct list` and `cscct data`: methods, losses, datasets and other parts by name."""
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
 import typer
 
+from ..jsontext import to_json
 from ..plugins import load_plugins
 from .options import DataDir, DatasetArgument, Json, Plugin, Quiet, SkipBad, open_display, print_help, warn
 
@@ -16,50 +16,58 @@ data_app.callback()(print_help)
 
 
 def list_(plugin: Plugin = [], as_json: Json = False) -> None:  # noqa: B006
-    """Methods, losses, datasets, backbones and class orders."""
+    """List methods by family, losses, datasets, backbones and class orders."""
     load_plugins(plugin)
     from ..data.registry import DATASETS
     from ..losses import TERMS
-    from ..methods import EXTRAS, METHODS
+    from ..methods import ADDONS, METHODS
     from ..nets import BACKBONES, HEADS
+    from ..registry import first_line
 
     listing = {
         "methods": {name: METHODS[name].summary for name in sorted(METHODS)},
-        "additions": {f"+{name}": "adds " + " and ".join(terms) for name, terms in EXTRAS.items()},
-        "losses": {name: _first_line(term.__doc__) for name, term in TERMS.items()},
+        "add-ons": {f"+{name}": "adds " + " and ".join(terms) for name, terms in ADDONS.items()},
+        "losses": {name: first_line(term.__doc__) for name, term in TERMS.items()},
         "datasets": {name: kind.summary for name, kind in DATASETS.items()},
-        "backbones": {name: _first_line(builder.__doc__) for name, builder in BACKBONES.items()},
-        "heads": {name: _first_line(head.__doc__) for name, head in HEADS.items()},
+        "backbones": {name: BACKBONES.summary(name) for name in BACKBONES},
+        "heads": {name: HEADS.summary(name) for name in HEADS},
         "protocols": {
-            "-B 50 -C 5": "50 classes first, then 5 at a time; any B and C up to the number of classes",
+            "-B 50 -C 5": "a first task of 50 classes, then tasks of 5; any B and C up to the number of classes",
             "-B 5 -C 5": "equal tasks",
+            "--set protocol.tasks=[50,10,40]": "tasks of 50, 10 and 40 classes",
+            "--set protocol.tasks=[[cat,dog],[owl]]": "tasks with these classes, in this order",
         },
         "orders": {
-            "seed": "drawn from the run's seed",
-            "seed-1993": "that of iCaRL's, LUCIR's and CSCCT's code",
-            "podnet-1, podnet-2, podnet-3": "those of PODNet's code (100 classes)",
-            "natural": "the dataset's own",
+            "seed": "from the seed of the run",
+            "seed-1993": "the order in the code of iCaRL, LUCIR and CSCCT",
+            "podnet-1, podnet-2, podnet-3": "the orders in the code of PODNet (100 classes)",
+            "natural": "the order of the dataset",
         },
     }
+    families: dict[str, list[str]] = {}
+    for name in listing["methods"]:
+        families.setdefault(METHODS[name].family, []).append(name)
     if as_json:
-        print(json.dumps(listing, indent=1))
+        print(to_json({**listing, "families": families}, indent=1))
         return
     for title, entries in listing.items():
-        print(f"{title}:")
+        groups = families if title == "methods" else {"": list(entries)}
         width = max(len(name) for name in entries)
-        for name, summary in entries.items():
-            print(f"  {name:{width}}  {summary}")
+        for family, names in groups.items():
+            print(f"{title}, {family}:" if family else f"{title}:")
+            for name in names:
+                print(f"  {name:{width}}  {entries[name]}")
 
 
 @data_app.command("list")
 def data_list(plugin: Plugin = [], as_json: Json = False) -> None:  # noqa: B006
-    """The datasets there are."""
+    """List the datasets."""
     load_plugins(plugin)
     from ..data.registry import DATASETS, default_data_dir
 
     if as_json:
         print(
-            json.dumps(
+            to_json(
                 {name: {"summary": kind.summary, "fetchable": kind.fetchable} for name, kind in DATASETS.items()},
                 indent=1,
             )
@@ -67,7 +75,7 @@ def data_list(plugin: Plugin = [], as_json: Json = False) -> None:  # noqa: B006
         return
     for name, kind in DATASETS.items():
         print(f"{name:16} {kind.summary}{' (cscct data fetch ' + name + ')' if kind.fetchable else ''}")
-    print(f"Looked for in {default_data_dir()} unless --data-dir says otherwise.")
+    print(f"Default data folder: {default_data_dir()} (change it with --data-dir).")
 
 
 @data_app.command("fetch")
@@ -77,8 +85,16 @@ def data_fetch(
     plugin: Plugin = [],  # noqa: B006
     quiet: Quiet = False,
 ) -> None:
-    """Download a dataset and check it (cifar100). No other command downloads anything."""
+    """Download a dataset and check it (cifar100).
+
+    timm:NAME downloads the weights of a network of timm. No other command downloads anything.
+    """
     load_plugins(plugin)
+    if name.startswith("timm:"):
+        from ..nets.timm_models import fetch_weights
+
+        print(f"The weights of {name} are ready in {fetch_weights(name.removeprefix('timm:'))}")
+        return
     from ..data.fetch import fetch
 
     path = fetch(name, data_dir, progressbar=sys.stderr.isatty() and not quiet, warn=warn)
@@ -94,30 +110,26 @@ def data_check(
     skip_bad_images: SkipBad = False,
     as_json: Json = False,
 ) -> None:
-    """Read a dataset as a run would, and print what is in it."""
+    """Read a dataset as a run does, and print its properties."""
     load_plugins(plugin)
     from ..data.fetch import check
     from ..data.registry import LoadRequest
 
     with open_display(quiet=False, as_json=as_json) as display:
         request = LoadRequest(data_dir, skip_bad_images, 0.2, seed=1, warn=display.warn, progress=display.reading)
-        found = check(name, request)
+        properties = check(name, request)
     if as_json:
-        print(json.dumps(found, indent=1))
+        print(to_json(properties, indent=1))
         return
-    for key, value in found.items():
+    for key, value in properties.items():
         if key != "warnings" and value is not None:
             print(f"{key.replace('_', ' '):26} {_in_words(value)}")
-    for sentence in found["warnings"]:
-        warn(sentence)
+    for warning in properties["warnings"]:
+        warn(warning)
 
 
 def _in_words(value: Any) -> str:
-    """A number, a size or a range as people write it."""
+    """Format a number, a size or a range."""
     if isinstance(value, dict):
         return str(value["min"]) if value["min"] == value["max"] else f"{value['min']} to {value['max']}"
     return " x ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _first_line(text: str | None) -> str:
-    return (text or "").strip().split("\n")[0]

@@ -1,102 +1,197 @@
-"""`cscct learn`, `predict` and `info`: a classifier of one's own images."""
+"""`cscct learn`, `predict` and `info`: models of your own images."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from ..errors import RunFailed, UserError
+from ..jsontext import to_json
 from ..plugins import load_plugins
-from .options import (
-    Device,
-    Json,
-    ModelDir,
-    ModelOrRun,
-    Quiet,
-    Threads,
-    open_display,
-    use_threads,
-)
+from . import completion
+from .evaluation import write_contact_sheet
+from .options import Device, Json, ModelOrRun, Quiet, Threads, open_display, use_threads, warn
 from .stopping import stoppable
 
 if TYPE_CHECKING:
-    from ..classifier.prediction import ImageFile
+    from ..classifier.folder import LearnOptions
+    from ..data.videos import VideoFrame
 
 STDIN = "-"
+SCRATCH_BACKBONE = "lucir-resnet"
+DEFAULT_RATE = 0.05  # of false alarms of --unknown
+Every = Annotated[
+    str | None,
+    typer.Option(
+        "--every", metavar="TIME", help="Read videos, one frame per TIME: 1s, 500ms, 2min. [default: no videos]"
+    ),
+]
 
 
 def learn(
-    model_dir: ModelDir,
-    image_dir: Annotated[
-        Path, typer.Argument(metavar="IMAGE_DIR", help="Holds a folder of images for each class: IMAGE_DIR/<class>/*.")
+    model_dir: Annotated[
+        Path,
+        typer.Argument(metavar="MODEL_DIR", help="Model folder, new or existing, or the folder of a finished run."),
     ],
-    predictor: Annotated[
-        str | None,
-        typer.Option("--predictor", metavar="NAME", help="ncm, lda or ridge. [default: lda, or the model's]"),
-    ] = None,
-    finetune: Annotated[
+    image_dir: Annotated[
+        Path,
+        typer.Argument(
+            metavar="IMAGE_DIR",
+            help="Folder with one folder of images per class: IMAGE_DIR/<class>/*; or a CSV file with the columns path "
+            "and label.",
+        ),
+    ],
+    method: Annotated[
         str | None,
         typer.Option(
-            "--finetune",
-            metavar="WHEN",
-            help="never, auto (kept if better on images held back) or always. [default: never, or the model's]",
+            "--method",
+            metavar="NAME",
+            help="lda, ncm or ridge (no training); a method that trains, such as lucir+cscct; auto (compares lda with "
+            "training and keeps the better one). [default: lda, or that of the model]",
+            autocompletion=completion.methods,
         ),
     ] = None,
     backbone: Annotated[
         str | None,
-        typer.Option("--backbone", metavar="NAME", help="The network, of a new model. [default: efficientnet-lite0]"),
+        typer.Option("--backbone", metavar="NAME", help="Network of a new model. [default: efficientnet-lite0]"),
     ] = None,
-    from_scratch: Annotated[
-        bool, typer.Option("--from-scratch", help="A new model without pretrained weights: the network is trained.")
-    ] = False,
     memory_mb: Annotated[
         float | None,
-        typer.Option("--memory-mb", metavar="MB", min=0, help="For images kept in the model. [default: 50]"),
+        typer.Option("--memory-mb", metavar="MB", min=0, help="Limit of the images stored in the model. [default: 50]"),
     ] = None,
-    message: Annotated[str, typer.Option("--message", "-m", metavar="TEXT", help="Kept with the new version.")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be learned.")] = False,
+    every: Every = None,
+    message: Annotated[str, typer.Option("--message", "-m", metavar="TEXT", help="Stored with the new version.")] = "",
+    keep_versions: Annotated[
+        int | None,
+        typer.Option(
+            "--keep-versions",
+            metavar="N",
+            min=0,
+            help="Remove older versions, now and later; 0 keeps all. [default: all, or as before]",
+        ),
+    ] = None,
+    evaluate: Annotated[
+        bool, typer.Option("--evaluate/--no-evaluate", help="Measure the accuracy, and list photos to review.")
+    ] = True,
+    review: Annotated[
+        Path | None,
+        typer.Option("--review", metavar="FILE", help="Write the photos to review to an HTML page. [default: none]"),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be learned.")] = False,
     device: Device = None,
     threads: Threads = None,
     quiet: Quiet = False,
     as_json: Json = False,
+    predictor: Annotated[str | None, typer.Option("--predictor", hidden=True)] = None,
+    finetune: Annotated[str | None, typer.Option("--finetune", hidden=True)] = None,
+    from_scratch: Annotated[bool, typer.Option("--from-scratch", hidden=True)] = False,
 ) -> None:
-    """Teach a classifier the classes in a folder of images; the model is made if it is not there.
+    """Teach a model the classes in a folder of images; the model is created if it does not exist.
 
-    Classes that it knows get more images, others are added to them. The images are not needed afterwards. However it is
-    interrupted, the model stays as it was.
+    New classes are added, and known classes get more images. Images that the model knows are left out, so a folder can
+    be learned again after images were added to it. The images are not needed afterwards. A finished run
+    continues with its own method and exemplars; its result stays unchanged. If the command is interrupted, the model is
+    unchanged.
     """
     load_plugins()
-    from ..classifier.teaching import TeachingOptions, plan, standing, teach
+    from ..classifier.folder import LearnOptions, interruption_message, learn_images, plan_learning
+    from ..data.labelled import scan_labelled
+    from ..data.videos import parse_interval
 
-    options = TeachingOptions(predictor, finetune, backbone, from_scratch, memory_mb, device)
+    seconds = None if every is None else parse_interval(every)
+    options = LearnOptions(method, backbone, memory_mb, device)
+    options = _with_deprecated(options, predictor, finetune, from_scratch)
     if dry_run:
-        planned = plan(model_dir, image_dir)
+        planned = plan_learning(model_dir, image_dir, seconds)
         if as_json:
-            print(json.dumps(planned.as_dict(), indent=1))
+            print(to_json(planned.as_dict(), indent=1))
         else:
             from ..ui.classifier import print_plan
 
             print_plan(planned)
         return
     use_threads(threads)
-    with stoppable(lambda: f"Stopped. {standing(model_dir)}"), open_display(quiet, as_json) as display:
-        taught = teach(model_dir, image_dir, options, message, display.reading)
+    with (
+        stoppable(lambda: f"Stopped. {interruption_message(model_dir)}"),
+        open_display(quiet, as_json) as display,
+    ):
+        images = image_dir if seconds is None else scan_labelled(image_dir, every=seconds)
+        result = learn_images(
+            model_dir,
+            images,
+            options=options,
+            message=message,
+            keep_versions=keep_versions,
+            evaluate=evaluate,
+            progress=display.reading,
+        )
+    if review is not None:
+        write_contact_sheet(model_dir, review)
     if as_json:
-        print(json.dumps(taught.as_dict(), indent=1))
+        print(to_json(result.as_dict(), indent=1))
         return
-    from ..ui.classifier import print_problems, print_taught
+    from ..ui.classifier import print_learn_result, print_problems
 
-    print_problems(taught.report.problems, taught.report.notes)
+    print_problems(result.report.problems, result.report.notes)
     if not quiet:
-        print_taught(taught)
+        print_learn_result(result)
+
+
+def _with_deprecated(
+    options: LearnOptions, predictor: str | None, finetune: str | None, from_scratch: bool
+) -> LearnOptions:
+    """Options with the deprecated flags `--predictor`, `--finetune` and `--from-scratch` translated."""
+    from dataclasses import replace
+
+    from ..classifier.parameters import AUTO, DEFAULT_TRAINED
+
+    if finetune not in (None, "never", "auto", "always"):
+        raise UserError(f"--finetune must be never, auto or always, not {finetune!r}; it is deprecated: use --method.")
+    flags = {"--predictor": predictor, "--finetune": finetune, "--from-scratch": from_scratch or None}
+    used = [name for name, value in flags.items() if value is not None]
+    if not used:
+        return options
+    if options.method is not None:
+        raise UserError(f"{', '.join(used)} cannot be combined with --method: omit it.")
+    method = predictor
+    if from_scratch or finetune == "always":
+        method = DEFAULT_TRAINED
+    elif finetune == "auto":
+        method = AUTO
+    backbone = SCRATCH_BACKBONE if from_scratch and options.backbone is None else options.backbone
+    written = f"--method {method}" if method else "nothing, which is the default"
+    written += f" --backbone {backbone}" if from_scratch else ""
+    warn(f"{', '.join(used)} is deprecated: write {written}.")
+    return replace(options, method=method, backbone=backbone)
+
+
+class PredictCommand(TyperCommand):
+    """A command whose option `--unknown` may have a value, which must be a number."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Add the default value where there is none."""
+        following = [*args[1:], ""]
+        args = [
+            f"{argument}={DEFAULT_RATE}" if argument == "--unknown" and not _is_number(after) else argument
+            for argument, after in zip(args, following, strict=True)
+        ]
+        return super().parse_args(ctx, args)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def predict(
@@ -105,84 +200,138 @@ def predict(
         list[str],
         typer.Argument(
             metavar="IMAGE",
-            help="Files, or folders of them; - for an image, or a list of paths, on stdin.",
+            help="Files or folders; - for an image, or a list of paths, on standard input.",
         ),
     ],
-    top: Annotated[int, typer.Option("--top", metavar="N", min=1, help="Classes told of each image.")] = 5,
+    top: Annotated[int, typer.Option("--top", metavar="N", min=1, help="Classes per image.")] = 5,
+    every: Every = None,
     unknown: Annotated[
-        bool, typer.Option("--unknown", help="Also tell which images are like nothing that was learned.")
-    ] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print the answer as CSV.")] = False,
+        float,
+        typer.Option(
+            "--unknown",
+            metavar="[RATE]",
+            min=0,
+            max=1,
+            show_default=False,
+            help="Also report images that resemble no class, with this share of false alarms. [default: off; 0.05 "
+            "without RATE]",
+        ),
+    ] = 0.0,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: Json = False,
     device: Device = None,
     threads: Threads = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:
-    """Which class images show, best first, with confidences.
+    """Predict the classes of images, best first, with probabilities.
 
-    An image that cannot be read is told as such and the others go on; the exit code is then 1.
+    An unreadable image is reported and does not stop the others; the exit code is then 1.
     """
     if as_csv and as_json:
-        raise UserError("--csv and --json are two forms of the answer: choose one of them.")
+        raise UserError("--csv and --json exclude each other: choose one.")
     load_plugins()
     from ..api import load
-    from ..classifier.description import check_is_model
-    from ..classifier.prediction import predict_files
+    from ..classifier.folder import check_is_model
 
     check_is_model(model_dir)
-    with stoppable(lambda: "Stopped."), _files(images) as files:
-        use_threads(1 if threads is None and len(files) == 1 else threads)  # one image is not worth starting others
+    with stoppable(lambda: "Stopped."), _files(images, every) as files:
+        use_threads(1 if threads is None and len(files) == 1 else threads)  # threads do not pay for one image
         model = load(model_dir, device=device or "auto")
+        if model.backbone is None:
+            raise UserError("This model reads features, not images: use it in Python, with cscct.load.")
+        paths, names = zip(*files, strict=True)
         with open_display(quiet, as_json or as_csv) as display:
-            found = list(predict_files(model, files, top=top, unknown=unknown, progress=display.reading))
+            predictions = list(model.predict_items(paths, names, top=top, unknown=unknown, progress=display.reading))
     if as_json:
-        print(json.dumps([one.as_dict() for one in found], indent=1))
+        print(to_json([prediction.as_dict() for prediction in predictions], indent=1))
     else:
         from ..ui.classifier import predictions_csv, predictions_text
 
-        print(predictions_csv(found, unknown) if as_csv else predictions_text(found), end="")
-    failed = sum(one.error is not None for one in found)
+        print(predictions_csv(predictions, bool(unknown)) if as_csv else predictions_text(predictions), end="")
+    failed = sum(prediction.error is not None for prediction in predictions)
     if failed:
-        raise RunFailed(f"{failed} of {len(found)} images could not be read.")
+        raise RunFailed(f"{failed} of {len(predictions)} images could not be read.")
+
+
+def suggest(
+    model_dir: ModelOrRun,
+    images: Annotated[list[str], typer.Argument(metavar="IMAGE", help="Unlabelled images: files or folders.")],
+    top: Annotated[int, typer.Option("--top", metavar="N", min=1, help="Images to suggest.")] = 20,
+    every: Every = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_json: Json = False,
+    device: Device = None,
+    threads: Threads = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+) -> None:
+    """Rank unlabelled images by how useful their labels are for the model.
+
+    Images come first about which the model is unsure and which differ from those ranked before. Nothing is learned. The
+    exit code is 1 if an image could not be read.
+    """
+    if as_csv and as_json:
+        raise UserError("--csv and --json exclude each other: choose one.")
+    load_plugins()
+    from ..api import load
+    from ..classifier.folder import check_is_model
+    from ..classifier.suggest import suggest_items
+
+    check_is_model(model_dir)
+    with stoppable(lambda: "Stopped."), _files(images, every) as files:
+        use_threads(threads)
+        model = load(model_dir, device=device or "auto")
+        items, names = zip(*files, strict=True)
+        with open_display(quiet, as_json or as_csv) as display:
+            suggestions = suggest_items(model, items, names, top, display.reading)
+    if as_json:
+        print(to_json([suggestion.as_dict() for suggestion in suggestions], indent=1))
+    else:
+        from ..ui.classifier import suggestions_csv, suggestions_text
+
+        print(suggestions_csv(suggestions) if as_csv else suggestions_text(suggestions), end="")
+    failed = sum(suggestion.error is not None for suggestion in suggestions)
+    if failed:
+        raise RunFailed(f"{failed} of {len(files)} images could not be read.")
 
 
 def info(model_dir: ModelOrRun, as_json: Json = False) -> None:
-    """Classes with their images, versions, size on disk, network and predictor."""
-    from ..classifier.description import describe
+    """Show the classes, method, network, versions and size of a model or run."""
+    from ..classifier.describe import describe
 
-    found = describe(model_dir)
+    description = describe(model_dir)
     if as_json:
-        print(json.dumps(found, indent=1))
+        print(to_json(description, indent=1))
         return
     from ..ui.classifier import print_info
 
-    print_info(found)
+    print_info(description)
 
 
 @contextmanager
-def _files(words: list[str]) -> Iterator[list[ImageFile]]:
-    """The image files that words name. What came on stdin is kept in a file until the end."""
-    from ..classifier.images import list_images
-    from ..classifier.prediction import ImageFile
+def _files(arguments: list[str], every: str | None) -> Iterator[list[tuple[Path | VideoFrame, str]]]:
+    """The images that arguments name, with their names. Standard input is kept in a file until the end."""
     from ..data.image_files import looks_like_image
+    from ..data.scanning import list_images
+    from ..data.videos import parse_interval
 
-    found: list[ImageFile] = []
+    seconds = None if every is None else parse_interval(every)
+    files: list[tuple[Path | VideoFrame, str]] = []
     with TemporaryDirectory() as folder:
-        given = Path(folder) / "stdin"
-        if STDIN in words:
-            given.write_bytes(sys.stdin.buffer.read())
-        for word in words:
-            if word == STDIN and looks_like_image(given):
-                found.append(ImageFile(given, STDIN))
+        stdin = Path(folder) / "stdin"
+        if STDIN in arguments:
+            stdin.write_bytes(sys.stdin.buffer.read())
+        for argument in arguments:
+            if argument == STDIN and looks_like_image(stdin):
+                files.append((stdin, STDIN))
             else:
-                lines = _lines(given.read_bytes()) if word == STDIN else [word]
-                found += [ImageFile(path, str(path)) for line in lines for path in list_images(line)]
-        if not found:
-            raise UserError("No image was named.")
-        yield found
+                paths = _lines(stdin.read_bytes()) if argument == STDIN else [argument]
+                files += [(image, str(image)) for path in paths for image in list_images(path, seconds)]
+        if not files:
+            raise UserError("No image was given.")
+        yield files
 
 
 def _lines(text: bytes) -> list[str]:
-    """Paths, one a line, or with zero bytes between them as `find -print0` writes them."""
+    """Paths, one per line, or separated by zero bytes as `find -print0` writes them."""
     lines = text.split(b"\0") if b"\0" in text else [line.removesuffix(b"\r") for line in text.split(b"\n")]
     return [os.fsdecode(line) for line in lines if line.strip()]

@@ -1,25 +1,25 @@
-"""Words that the shell can complete: names that come with the package. Plugins are not loaded for it."""
+"""Shell completion of built-in names. Plugins are not loaded."""
 
 from __future__ import annotations
 
 
 def methods(incomplete: str) -> list[str]:
-    """Names of methods."""
-    from ..methods import EXTRAS, METHODS
+    """Complete the name of a method."""
+    from ..methods import ADDONS, METHODS
 
-    names = [name + suffix for name in METHODS for suffix in ("", *(f"+{extra}" for extra in EXTRAS))]
+    names = [name + suffix for name in METHODS for suffix in ("", *(f"+{addon}" for addon in ADDONS))]
     return [name for name in names if name.startswith(incomplete)]
 
 
 def datasets(incomplete: str) -> list[str]:
-    """Names of datasets."""
+    """Complete the name of a dataset."""
     from ..data.registry import DATASETS
 
     return [name for name in DATASETS if name.startswith(incomplete)]
 
 
 def keys(incomplete: str) -> list[str]:
-    """Settings that `--set` can change."""
+    """Complete the name of a setting for `--set`."""
     from ..config import known_keys
 
     names = known_keys()

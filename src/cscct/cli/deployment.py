@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..plugins import load_plugins
-from .options import ModelDir, ModelOrRun, Quiet
+from .options import ModelOrRun, Quiet, warn
 from .stopping import stoppable
 
 
 def export(
     model_dir: ModelOrRun,
-    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="onnx or torchscript.")] = "onnx",
+    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="onnx, or pt2 (torch.export).")] = "onnx",
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="FILE", help="[default: in this folder, under the name of MODEL_DIR]"),
@@ -28,19 +29,21 @@ def export(
     """
     load_plugins()
     from ..api import load
-    from ..classifier.description import check_is_model
-    from ..classifier.export import default_file
-    from ..classifier.export import export as write
+    from ..classifier.export import DEPRECATED, default_file
+    from ..classifier.folder import check_is_model
 
     check_is_model(model_dir)
-    with stoppable(lambda: "Stopped. Nothing was written."):
-        path = write(load(model_dir, device="cpu"), to, out or default_file(model_dir, to))
+    if to == "torchscript":
+        warn(DEPRECATED)
+    with stoppable(lambda: "Stopped. Nothing was written."), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # said above
+        path = load(model_dir, device="cpu").export(out or default_file(model_dir, to), to)
     if not quiet:
         print(f"{path} ({path.stat().st_size / 1e6:.1f} MB) gives the probabilities that cscct predict gives.")
 
 
 def serve(
-    model_dir: ModelDir,
+    model_dir: ModelOrRun,
     host: Annotated[str, typer.Option("--host", metavar="NAME", help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0 for a free one.")] = 8000,
     token: Annotated[
@@ -49,10 +52,18 @@ def serve(
             "--token", metavar="TEXT", help="That requests must have. [default: none on loopback, else random]"
         ),
     ] = None,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allowed-host",
+            metavar="NAME",
+            help="Further name of the server, such as that of a proxy; may be repeated; * for all. [default: none]",
+        ),
+    ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
     """A page where people classify photographs, correct answers, add classes and undo; and the same as a JSON API."""
     load_plugins()
     from ..classifier.serve import run
 
-    run(model_dir, host=host, port=port, token=token, open_browser=open_page)
+    run(model_dir, host=host, port=port, token=token, open_browser=open_page, allowed_hosts=allowed_host or ())

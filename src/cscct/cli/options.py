@@ -1,9 +1,10 @@
-"""Flags that several commands share, and what they mean."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
-import os
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,16 +12,19 @@ import typer
 
 from ..errors import UserError
 from . import completion
+from .stopping import stop_on_request
 
 if TYPE_CHECKING:
     from ..config import Settings
-    from ..ui.progress import Display, Mode
+    from ..experiments import Hooks
+    from ..progress import Display
+    from ..yamltext import Raw
 
 MethodName = Annotated[
     str | None,
     typer.Argument(
         metavar="METHOD",
-        help="A base, if you like with +csc, +ct, +cscct or +balanced: lucir+cscct.",
+        help="Name of a method with optional +csc, +ct, +cscct or +balanced, such as lucir+cscct.",
         autocompletion=completion.methods,
     ),
 ]
@@ -32,46 +36,48 @@ DatasetName = Annotated[
 ]
 DatasetArgument = Annotated[
     str,
-    typer.Argument(metavar="DATASET", help="A name that `cscct data list` shows.", autocompletion=completion.datasets),
+    typer.Argument(
+        metavar="DATASET", help="Name of a dataset; see `cscct data list`.", autocompletion=completion.datasets
+    ),
 ]
 DataDir = Annotated[
     Path | None,
     typer.Option(
         "--data-dir",
         metavar="DIR",
-        help="The dataset's folder or its parent. [default: $CSCCT_DATA, else the user's cache folder]",
+        help="Folder of the dataset or its parent. [default: $CSCCT_DATA, else the user's cache folder]",
     ),
 ]
 Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Folder for the results. [default: one under runs/]")
+    Path | None, typer.Option("--out", metavar="DIR", help="Folder for the results. [default: a folder in runs/]")
 ]
 Config = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", help="Settings from a YAML file; --set and other flags override them."),
+    typer.Option("--config", metavar="FILE", help="YAML file with settings; --set and other options override them."),
 ]
 Sets = Annotated[
     list[str],
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Override one setting, for example train.epochs=20; repeatable. `cscct config` prints all of them.",
+        help="Override a setting, for example train.epochs=20; repeatable. `cscct config` prints all settings.",
         autocompletion=completion.keys,
     ),
 ]
 Seed = Annotated[
     int | None,
-    typer.Option("--seed", metavar="N", help="Seed of every random choice. [default: 1]"),
+    typer.Option("--seed", metavar="N", help="Seed of all random numbers. [default: 1]"),
 ]
 Base = Annotated[
     int | None,
     typer.Option(
-        "-B", "--base", metavar="N", help="Classes in the first task. [default: the preset's, else half of them]"
+        "-B", "--base", metavar="N", help="Classes in the first task. [default: from the preset, else half of all]"
     ),
 ]
 StepSize = Annotated[
     int | None,
     typer.Option(
-        "-C", "--step", metavar="N", help="Classes in each later task. [default: the preset's, else for five tasks]"
+        "-C", "--step", metavar="N", help="Classes in each later task. [default: from the preset, else for five tasks]"
     ),
 ]
 RecipeName = Annotated[
@@ -79,12 +85,12 @@ RecipeName = Annotated[
     typer.Option(
         "--recipe",
         metavar="NAME",
-        help="released (hyperparameters of the released code) or printed (those of the paper). [default: released]",
+        help="Hyperparameters of the released code (released) or of the paper (printed). [default: released]",
     ),
 ]
 Device = Annotated[str | None, typer.Option("--device", metavar="NAME", help="auto, cpu, cuda or mps. [default: auto]")]
 Threads = Annotated[
-    int | None, typer.Option("--threads", metavar="N", help="CPU threads of a run. [default: all cores]")
+    int | None, typer.Option("--threads", metavar="N", help="CPU threads per run. [default: all cores]")
 ]
 Devices = Annotated[
     int | None,
@@ -92,13 +98,13 @@ Devices = Annotated[
         "--devices",
         metavar="N",
         min=1,
-        help="Processes on a machine, one a GPU, that share each batch. [default: 1; resume: the run's]",
+        help="Processes per machine, each with its own GPU, that share each batch. [default: 1; resume: as before]",
     ),
 ]
 Nodes = Annotated[
     int | None,
     typer.Option(
-        "--nodes", metavar="N", min=1, help="Machines, each with --devices processes. [default: 1; resume: the run's]"
+        "--nodes", metavar="N", min=1, help="Machines with --devices processes each. [default: 1; resume: as before]"
     ),
 ]
 PrecisionName = Annotated[
@@ -109,24 +115,30 @@ CompileName = Annotated[
     typer.Option(
         "--compile",
         metavar="NAME",
-        help="What torch.compile compiles: none, frozen (networks that do not train) or all. [default: none]",
+        help="Networks compiled with torch.compile: none, frozen (not trained) or all. [default: none]",
     ),
 ]
 Plugin = Annotated[
     list[Path],
-    typer.Option("--plugin", metavar="FILE", help="A Python file with methods, losses or datasets; repeatable."),
+    typer.Option(
+        "--plugin", metavar="FILE", help="Python file that registers methods, losses or datasets; repeatable."
+    ),
 ]
 SkipBad = Annotated[
-    bool, typer.Option("--skip-bad-images", help="Leave out damaged image files instead of refusing the dataset.")
+    bool, typer.Option("--skip-bad-images", help="Skip damaged image files instead of rejecting the dataset.")
 ]
-ModelDir = Annotated[Path, typer.Argument(metavar="MODEL_DIR", help="The folder of the model.")]
-ModelOrRun = Annotated[Path, typer.Argument(metavar="MODEL_DIR", help="The folder of a model, or of a finished run.")]
+ModelDir = Annotated[Path, typer.Argument(metavar="MODEL_DIR", help="Folder of the model.")]
+ModelOrRun = Annotated[Path, typer.Argument(metavar="MODEL_DIR", help="Folder of a model or of a finished run.")]
+Log = Annotated[
+    str | None,
+    typer.Option("--log", metavar="NAME", help="Log to tensorboard, wandb or mlflow during runs. [default: none]"),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and warnings.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def print_help(context: typer.Context) -> None:
-    """A command group without a command prints its help."""
+    """Print the help of a command group that is called without a command."""
     if context.invoked_subcommand is None:
         print(context.get_help())
 
@@ -139,16 +151,24 @@ def resolve_settings(
     sets: list[str],
     flags: list[dict[str, Any]],
 ) -> Settings:
-    """The settings of a run, from the words and flags of the command."""
+    """Return the settings of a run from the arguments and options of a command."""
     from ..config import resolve
-    from ..yamltext import parse_override, read_config
+    from ..yamltext import read_config
 
-    overrides = [*(parse_override(text) for text in sets), *flags]
-    return resolve(method, dataset, recipe=recipe, config=read_config(config) if config else None, overrides=overrides)
+    content = read_config(config) if config else None
+    return resolve(method, dataset, recipe=recipe, config=content, overrides=override_layers(sets, flags))
 
 
-def warn(sentence: str) -> None:
-    print(f"warning: {sentence}", file=sys.stderr)
+def override_layers(sets: Sequence[str], flags: list[Raw]) -> list[Raw]:
+    """Return the settings of `--set` options, followed by those of other options."""
+    from ..yamltext import parse_override
+
+    return [*map(parse_override, sets), *flags]
+
+
+def warn(message: str) -> None:
+    """Print a warning on standard error."""
+    print(f"warning: {message}", file=sys.stderr)
 
 
 def flag_layers(
@@ -162,8 +182,9 @@ def flag_layers(
     nodes: int | None = None,
     precision: str | None = None,
     compile_: str | None = None,
+    log: str | None = None,
 ) -> list[dict[str, Any]]:
-    """The short flags as settings, so that one check serves for both."""
+    """Return the settings that options with their own names specify."""
     named = (
         ("protocol", "base", base),
         ("protocol", "step", step),
@@ -173,6 +194,7 @@ def flag_layers(
         ("runtime", "nodes", nodes),
         ("numerics", "precision", precision),
         ("numerics", "compile", compile_),
+        ("runtime", "log", log),
     )
     layers: list[dict[str, Any]] = [{section: {key: value}} for section, key, value in named if value is not None]
     if skip_bad:
@@ -181,34 +203,41 @@ def flag_layers(
 
 
 def parse_seeds(text: str) -> list[int]:
+    """Return the seeds of `--seeds`."""
     try:
         seeds = [int(part) for part in text.split(",")]
     except ValueError:
-        raise UserError(f"--seeds takes whole numbers with commas between, for example 1,2,3, not {text!r}.") from None
+        raise UserError(f"--seeds must be comma-separated integers, for example 1,2,3, not {text!r}.") from None
     if len(set(seeds)) != len(seeds):
-        raise UserError(f"--seeds names a seed twice: {text}.")
+        raise UserError(f"--seeds contains a seed twice: {text}. Remove the duplicate.")
     return seeds
 
 
-def mode(quiet: bool, as_json: bool) -> Mode:
-    """How to show progress."""
-    return "quiet" if quiet or as_json or is_follower() else "live" if sys.stderr.isatty() else "plain"
+def open_display(quiet: bool, as_json: bool) -> Display:
+    """Return the progress display of a command: live in a terminal, lines in a log file, or nothing."""
+    from ..progress import Display, display_mode
+
+    return Display(display_mode(quiet or as_json, fallback="plain"))
 
 
-def is_follower() -> bool:
-    """Whether this process has a rank other than 0, and so prints nothing."""
-    rank = os.environ.get("RANK") or max(os.environ.get("LOCAL_RANK", "0"), os.environ.get("NODE_RANK", "0"))
-    return rank != "0"
+@contextmanager
+def command_hooks(quiet: bool, as_json: bool) -> Iterator[Hooks]:
+    """Display, warnings and stopping of a command that executes runs. Ctrl-C and SIGTERM request a stop."""
+    from ..experiments import Hooks
+    from ..progress import display_mode
 
+    mode = display_mode(quiet or as_json, fallback="plain")
 
-def open_display(quiet: bool, as_json: bool, runs: int = 1) -> Display:
-    from ..ui.progress import Display
+    def say(message: str) -> None:
+        if mode != "quiet":
+            print(message, file=sys.stderr)
 
-    return Display(mode(quiet, as_json), runs)
+    with stop_on_request(say) as stop:
+        yield Hooks(mode, warn=warn, stop=stop)
 
 
 def use_threads(threads: int | None) -> None:
-    """Of torch, in this process. None: as many as torch takes."""
+    """Set the number of threads of torch in this process; None leaves its default."""
     if threads is None:
         return
     if threads < 1:

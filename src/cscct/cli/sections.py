@@ -1,4 +1,4 @@
-"""Help with the commands in sections, as plain text."""
+"""Help text with the commands in sections."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typer.core import TyperGroup
 
 
 class SectionedGroup(TyperGroup):
-    """Lists the commands under the section that each was added with."""
+    """A group that lists its commands by section."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write one list for each section, in the order in which they were added."""
+        """Write one list per section, in the order of registration."""
         sections: dict[str, list[tuple[str, str]]] = {}
         width = max(len(name) for name in self.commands)
         for name, command in self.commands.items():

@@ -1,70 +1,61 @@
-"""`cscct config`: the settings of a run, resolved and checked, without running it. Needs neither data nor torch."""
+"""`cscct config`: resolve and check the settings of a run, or describe settings. Needs neither data nor torch."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import UserError
+from ..jsontext import to_json
 from ..plugins import load_plugins
-from .options import (
-    Base,
-    CompileName,
-    Config,
-    DatasetName,
-    Device,
-    Devices,
-    Json,
-    MethodName,
-    Nodes,
-    Plugin,
-    PrecisionName,
-    RecipeName,
-    Seed,
-    Sets,
-    SkipBad,
-    StepSize,
-    Threads,
-    flag_layers,
-    resolve_settings,
-)
+from . import options
+from .options import flag_layers, resolve_settings
 
 if TYPE_CHECKING:
     from ..config import Settings
 
 
 def config(
-    method: MethodName = None,
-    dataset: DatasetName = None,
-    config: Config = None,
-    seed: Seed = None,
-    sets: Sets = [],  # noqa: B006
-    base: Base = None,
-    step: StepSize = None,
-    recipe: RecipeName = None,
-    device: Device = None,
-    threads: Threads = None,
-    devices: Devices = None,
-    nodes: Nodes = None,
-    precision: PrecisionName = None,
-    compile_: CompileName = None,
-    plugin: Plugin = [],  # noqa: B006
-    skip_bad_images: SkipBad = False,
+    method: options.MethodName = None,
+    dataset: options.DatasetName = None,
+    config: options.Config = None,
+    seed: options.Seed = None,
+    sets: options.Sets = [],  # noqa: B006
+    base: options.Base = None,
+    step: options.StepSize = None,
+    recipe: options.RecipeName = None,
+    device: options.Device = None,
+    threads: options.Threads = None,
+    devices: options.Devices = None,
+    nodes: options.Nodes = None,
+    precision: options.PrecisionName = None,
+    compile_: options.CompileName = None,
+    plugin: options.Plugin = [],  # noqa: B006
+    skip_bad_images: options.SkipBad = False,
     changed: Annotated[
         bool, typer.Option("--changed", help="Only what differs from the defaults of the method and the dataset.")
     ] = False,
-    as_json: Json = False,
+    describe: Annotated[
+        str | None,
+        typer.Option(
+            "--describe", metavar="KEY", help="Describe a setting or section, for example train.lr or loss.ct."
+        ),
+    ] = None,
+    as_json: options.Json = False,
 ) -> None:
-    """Print the settings that `cscct run` with the same words and flags would use.
+    """Print the settings that `cscct run` with the same arguments would use.
 
-    They are printed as YAML, as config.yaml in the folder of the run would hold them, and can be given to
-    `cscct run --config`. Neither the data nor a GPU is looked at: the device stays auto, and B and C of a folder of
-    images stay open. A backbone that comes with pretrained weights brings settings of its own for what the method and
-    the dataset have by default: `--changed` shows them.
+    They are printed as YAML, in the form of config.yaml in a run folder, and can be passed to `cscct run --config`.
+    Neither the data nor a GPU is needed: the device remains auto, and B and C of an image folder remain open. A
+    backbone with pretrained weights changes the defaults of the method and the dataset: `--changed` shows how.
     """
+    if describe is not None:
+        load_plugins(plugin)
+        _describe(describe, as_json)
+        return
     flags = flag_layers(base, step, device, threads, skip_bad_images, seed, devices, nodes, precision, compile_)
     load_plugins(plugin)
     settings = resolve_settings(method, dataset, recipe, config, sets, flags)
@@ -74,15 +65,32 @@ def config(
         names = {"method": settings.method, "dataset": settings.dataset}
         shown = {**names, **_difference(shown, defaults)}
     if as_json:
-        print(json.dumps(shown, indent=1))
+        print(to_json(shown, indent=1))
         return
     import yaml
 
     print(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True), end="")
 
 
+def _describe(key: str, as_json: bool) -> None:
+    """Print type, default, description and use of a setting, or of all settings of a section."""
+    from ..config import ABBREVIATIONS, known_keys
+    from ..config.reference import find_entries
+    from ..text import suggest
+
+    entries = find_entries(ABBREVIATIONS.get(key, key))
+    if not entries:
+        raise UserError(f"There is no setting {key}{suggest(key, known_keys())}; docs/settings.md lists them all.")
+    if as_json:
+        print(to_json([entry._asdict() for entry in entries], indent=1, ascii_only=False))
+        return
+    for entry in entries:
+        print(f"{entry.key}\n  {entry.description}")
+        print(f"  type: {entry.type}\n  default: {entry.default}\n  used by: {entry.used_by}")
+
+
 def _completed(settings: Settings) -> dict[str, Any]:
-    """With B, C and threads filled in where neither the data nor torch is needed for it."""
+    """The settings with B, C and threads filled in where this needs neither the data nor torch."""
     from ..data.registry import DATASETS
     from ..learn.protocol import available_cores, with_protocol
 
@@ -93,13 +101,13 @@ def _completed(settings: Settings) -> dict[str, Any]:
 
 
 def _difference(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that have another value, in their sections."""
-    found: dict[str, Any] = {}
+    """The settings whose values differ from the defaults, in their sections."""
+    changed: dict[str, Any] = {}
     for key, value in settings.items():
         default = defaults.get(key)
         if isinstance(value, Mapping) and isinstance(default, Mapping):
             if inner := _difference(value, default):
-                found[key] = inner
+                changed[key] = inner
         elif value != default or key not in defaults:
-            found[key] = value
-    return found
+            changed[key] = value
+    return changed

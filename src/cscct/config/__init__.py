@@ -1,7 +1,8 @@
-"""Settings: typed, strict, resolved whole before any data is read."""
+"""Settings: typed, strict, and resolved completely before any data is read."""
 
+from ..yamltext import merge
 from .checks import validate
-from .layers import ABBREVIATIONS, load_preset, merge, preset_layers, resolve, tuned_for
+from .layers import ABBREVIATIONS, dotted_layers, load_preset, preset_layers, resolve, tuned_for
 from .schema import (
     CheckpointSpec,
     DataSpec,
@@ -22,6 +23,7 @@ __all__ = [
     "ProtocolSpec",
     "RuntimeSpec",
     "Settings",
+    "dotted_layers",
     "known_keys",
     "load_preset",
     "merge",

@@ -1,10 +1,11 @@
-"""Transforms, a batch at a time on uint8 tensors: crop, flip, brightness, normalise, resize."""
+"""Image transforms on batches: crop, flip, brightness, normalisation and resizing."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Literal, Protocol
 
 import numpy as np
@@ -14,157 +15,296 @@ from PIL import Image
 from torch import Generator, Tensor
 
 from ..specs import TransformSpec
+from .augmentation_registry import MIXUP
+from .augmentations import Draws, augment_pixels, mixup
 from .base import ArrayImages, FileImages
 from .image_files import read_reduced
 
 NMEAugmentation = Literal["none", "hflip", "bgr"]
 ALL = slice(None)
+Part = slice | Tensor  # images of a batch
+Mixing = Callable[[int, Generator], tuple[Tensor, float]]  # number of images -> partner of each, weight of the image
 
 
 class View(Protocol):
-    """Images of a split as network inputs: float, (k, channels, height, width), channels last in memory."""
+    """Images of a split as network inputs.
 
-    prefetch: int  # batches worth preparing ahead, in the background
+    Images are float32 tensors of shape (k, c, h, w) in channels-last memory format.
 
-    def train(self, indices: Tensor, generator: Generator, part: slice = ALL) -> Tensor:
-        """Augmented. part: only these of them; what one gets does not depend on it."""
+    Attributes:
+        prefetch: Number of batches to prepare in the background.
+        mixing: Function that draws how the images of a batch are mixed with each other, or None.
+    """
+
+    prefetch: int
+    mixing: Mixing | None
+
+    def train(self, indices: Tensor, generator: Generator, part: Part = ALL) -> Tensor:
+        """Return augmented images.
+
+        Args:
+            indices: Indices of the images of a batch, shape (k,).
+            generator: Source of the random numbers, which are drawn for the whole batch.
+            part: Part of the batch to return. The result for an image does not depend on it.
+        """
         ...
 
-    def plain(self, indices: Tensor, variant: NMEAugmentation = "none") -> Tensor: ...
+    def plain(self, indices: Tensor, variant: NMEAugmentation = "none") -> Tensor:
+        """Return images with the test transform.
+
+        Args:
+            indices: Indices of the images, shape (k,).
+            variant: `none`, `hflip` (mirrored) or `bgr` (reversed channels).
+        """
+        ...
 
 
 def make_view(images: ArrayImages | FileImages, spec: TransformSpec, workers: int = 2) -> View:
+    """Return the view of images in memory or in files.
+
+    Args:
+        images: Images of a split.
+        spec: Transform settings.
+        workers: Threads that decode files.
+
+    Raises:
+        ValueError: If images are files and `spec.size` is None.
+    """
     if isinstance(images, ArrayImages):
         return ArrayView(images, spec)
     return FileView(images, spec, workers)
 
 
-class _Finish:
-    """The steps that both kinds of images share, from uint8 to normalised float."""
+def mixing_of(spec: TransformSpec) -> Mixing | None:
+    """Return the function that draws how images are mixed, or None without mixup.
+
+    Args:
+        spec: Transform settings.
+    """
+    options = [entry[MIXUP] for entry in spec.augment if MIXUP in entry]
+    return partial(mixup, **options[0]) if options else None
+
+
+class PixelTransform:
+    """Transform from uint8 pixels to network inputs.
+
+    Args:
+        spec: Transform settings.
+
+    Attributes:
+        factor: Factor of the normalisation, shape (channels or 1, 1, 1).
+        shift: Shift of the normalisation, same shape. `pixels * factor + shift` equals `(pixels / 255 - mean) / std`.
+        size: Side of the network inputs in pixels, or None for images of their original size.
+    """
 
     def __init__(self, spec: TransformSpec):
-        self.flip, self.brightness, self.size = spec.flip, spec.brightness, spec.size
-        # (x / 255 − mean) / std as one multiplication and one addition
+        self.flip, self.brightness, self.size, self.augmentations = spec.flip, spec.brightness, spec.size, spec.augment
         self.factor = (1 / (255 * torch.tensor(spec.std))).view(-1, 1, 1)
         self.shift = (-torch.tensor(spec.mean) / torch.tensor(spec.std)).view(-1, 1, 1)
 
-    def augment(self, pixels: Tensor, generator: Generator, k: int, part: slice) -> Tensor:
-        """pixels: those of a part of k images; the numbers are drawn for all of them."""
+    def augment(self, pixels: Tensor, generator: Generator, count: int, part: Part) -> Tensor:
+        """Flip images, change their brightness, apply further augmentations and normalise them.
+
+        Args:
+            pixels: Pixels of a part of a batch, shape (k, c, h, w), uint8. May be changed in place.
+            generator: Source of the random numbers, which are drawn for the whole batch.
+            count: Number of images of the whole batch.
+            part: Part of the batch that `pixels` contains.
+
+        Returns:
+            Network inputs, shape (k, c, h, w) or (k, c, size, size), float32.
+        """
         if self.flip:
-            flipped = (torch.rand(k, generator=generator) < 0.5)[part]
+            flipped = (torch.rand(count, generator=generator) < 0.5)[part]
             pixels[flipped] = pixels[flipped].flip(3)
         if self.brightness:
-            factors = (1 + self.brightness * (2 * torch.rand(k, generator=generator) - 1))[part]
-            # An 8-bit image times a number is cut to whole values, as an image library does it.
+            factors = (1 + self.brightness * (2 * torch.rand(count, generator=generator) - 1))[part]
+            # Products are truncated to whole values, as in image libraries with 8-bit images
             pixels = (pixels * factors.view(-1, 1, 1, 1)).clamp_(max=255).floor_()
-        return self.normalise(pixels)
+        if self.augmentations:
+            pixels = augment_pixels(pixels.to(torch.uint8), self.augmentations, Draws(generator, count, part))
+        return self.normalize(pixels)
 
-    def normalise(self, pixels: Tensor) -> Tensor:
-        values = pixels.to(torch.float32, memory_format=torch.channels_last)
-        return resize(values.mul_(self.factor).add_(self.shift), self.size)
+    def normalize(self, pixels: Tensor) -> Tensor:
+        """Normalise and resize images.
 
-    def vary(self, pixels: Tensor, variant: NMEAugmentation) -> Tensor:
+        Args:
+            pixels: Pixels from 0 to 255, shape (k, c, h, w), uint8 or float32. Float32 pixels may be changed in place.
+
+        Returns:
+            Network inputs, shape (k, c, h, w) or (k, c, size, size), float32.
+        """
+        images = pixels.to(torch.float32, memory_format=torch.channels_last)
+        return resize(images.mul_(self.factor).add_(self.shift), self.size)
+
+    def normalize_variant(self, pixels: Tensor, variant: NMEAugmentation) -> Tensor:
+        """Normalise a variant of images.
+
+        Args:
+            pixels: Pixels, shape (k, c, h, w), uint8.
+            variant: `none`, `hflip` (mirrored) or `bgr` (reversed channels).
+
+        Returns:
+            Network inputs, shape (k, c, h, w) or (k, c, size, size), float32.
+        """
         if variant == "hflip":
             pixels = pixels.flip(3)
-        elif variant == "bgr":  # the channels reversed: what LUCIR's and CSCCT's code does where a flip was meant
+        elif variant == "bgr":  # the released code of LUCIR and CSCCT reverses the channels instead of the columns
             pixels = pixels.flip(1)
-        return self.normalise(pixels)
+        return self.normalize(pixels)
 
 
 def resize(images: Tensor, side: int | None) -> Tensor:
-    """Float images as squares of `side` pixels; as they are if they have that size, or if side is None."""
+    """Resize images to squares.
+
+    Args:
+        images: Images, shape (k, c, h, w), float.
+        side: Side in pixels, or None to keep the size.
+
+    Returns:
+        Images, shape (k, c, side, side). The input is returned if it has this size.
+    """
     if side is None or images.shape[2:] == (side, side):
         return images
-    smaller = max(images.shape[2:]) > side  # enlarging needs no smoothing
+    smaller = max(images.shape[2:]) > side  # only downsampling needs antialiasing
     return F.interpolate(images, (side, side), mode="bilinear", antialias=smaller)
 
 
 class ArrayView:
-    prefetch = 0  # a batch takes a few milliseconds; a second thread would only take the cores from training
+    """View of images in memory. Training images are random crops of zero-padded images.
+
+    Args:
+        images: Images of a split.
+        spec: Transform settings.
+    """
+
+    prefetch = 0  # a batch takes milliseconds, and a second thread would compete with training
 
     def __init__(self, images: ArrayImages, spec: TransformSpec):
-        self.pixels, self.padding, self.finish = images.pixels, spec.padding, _Finish(spec)
+        self.pixels, self.padding, self.transform = images.pixels, spec.padding, PixelTransform(spec)
+        self.mixing = mixing_of(spec)
 
-    def train(self, indices: Tensor, generator: Generator, part: slice = ALL) -> Tensor:
-        pixels, k = self.pixels[indices[part]], len(indices)
+    def train(self, indices: Tensor, generator: Generator, part: Part = ALL) -> Tensor:
+        """Return augmented images, see `View.train`."""
+        pixels, count = self.pixels[indices[part]], len(indices)
         if self.padding:
             pad = self.padding
-            side = pixels.shape[2:]
+            height, width = pixels.shape[2:]
             padded = F.pad(pixels, (pad, pad, pad, pad))
-            windows = padded.unfold(2, side[0], 1).unfold(3, side[1], 1)  # a view: (k, c, 2p+1, 2p+1, h, w)
-            top, left = torch.randint(0, 2 * pad + 1, (2, k), generator=generator)[:, part]
+            windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # without a copy: (k, c, 2p+1, 2p+1, h, w)
+            top, left = torch.randint(0, 2 * pad + 1, (2, count), generator=generator)[:, part]
             pixels = windows[torch.arange(len(pixels)), :, top, left]
-        return self.finish.augment(pixels, generator, k, part)
+        return self.transform.augment(pixels, generator, count, part)
 
     def plain(self, indices: Tensor, variant: NMEAugmentation = "none") -> Tensor:
-        return self.finish.vary(self.pixels[indices], variant)
+        """Return images with the test transform, see `View.plain`."""
+        return self.transform.normalize_variant(self.pixels[indices], variant)
 
 
 class FileView:
-    """Files are decoded, cropped and resized by a pool of threads (the image library releases the interpreter lock);
-    every random number is drawn before, so the result does not depend on which thread comes first."""
+    """View of image files. Training images are random resized crops, test images are centre crops.
+
+    Files are decoded by a pool of threads. All random numbers are drawn before, so the result does not depend on the
+    order in which threads finish.
+
+    Args:
+        images: Images of a split.
+        spec: Transform settings.
+        workers: Threads that decode files.
+
+    Raises:
+        ValueError: If `spec.size` is None.
+    """
 
     prefetch = 2
-    TRIES = 10
+    TRIES = 10  # random boxes per image
 
     def __init__(self, images: FileImages, spec: TransformSpec, workers: int):
         if spec.size is None:
-            raise ValueError("image files need data.transform.size, the side in pixels of what the network sees.")
-        self.images, self.reduced, self.finish = images, spec.reduced_decoding, _Finish(spec)
+            raise ValueError("image files need data.transform.size, the side of the network inputs in pixels.")
+        self.images, self.reduced, self.transform = images, spec.reduced_decoding, PixelTransform(spec)
         self.size, self.short_side = spec.size, spec.short_side
-        self.pool = ThreadPoolExecutor(workers)
+        self.resampling = Image.Resampling[spec.interpolation.upper()]
+        self.pool, self.mixing = ThreadPoolExecutor(workers), mixing_of(spec)
 
-    def train(self, indices: Tensor, generator: Generator, part: slice = ALL) -> Tensor:
-        draws = torch.rand(len(indices), self.TRIES, 4, generator=generator, dtype=torch.float64).numpy()
-        crops = self.pool.map(self._random_crop, indices[part].tolist(), draws[part])
+    def train(self, indices: Tensor, generator: Generator, part: Part = ALL) -> Tensor:
+        """Return augmented images, see `View.train`."""
+        draws = torch.rand(len(indices), self.TRIES, 4, generator=generator, dtype=torch.float64)[part].numpy()
+        crops = self.pool.map(self._random_crop, indices[part].tolist(), draws)
         pixels = torch.from_numpy(np.stack(list(crops))).permute(0, 3, 1, 2)
-        return self.finish.augment(pixels, generator, len(indices), part)
+        return self.transform.augment(pixels, generator, len(indices), part)
 
     def plain(self, indices: Tensor, variant: NMEAugmentation = "none") -> Tensor:
+        """Return images with the test transform, see `View.plain`."""
         crops = self.pool.map(self._centre_crop, indices.tolist())
-        return self.finish.vary(torch.from_numpy(np.stack(list(crops))).permute(0, 3, 1, 2), variant)
+        return self.transform.normalize_variant(torch.from_numpy(np.stack(list(crops))).permute(0, 3, 1, 2), variant)
 
-    def _read(self, index: int, times: Callable[[int, int], float]) -> tuple[Image.Image, tuple[int, int]]:
-        """As read_reduced; copies are small as they are."""
+    def _read(self, index: int, scale: Callable[[int, int], float]) -> tuple[Image.Image, tuple[int, int]]:
+        """Return an image and its original size, see `read_reduced`. Resized copies are read at their full size."""
         if self.images.copies is not None:
             image = self.images.copies.read(index)
             return image, image.size
-        return read_reduced(self.images.paths[index], times if self.reduced else lambda *_: 1)
+        return read_reduced(self.images.paths[index], scale if self.reduced else lambda *_: 1)
 
     def _random_crop(self, index: int, draws: np.ndarray) -> np.ndarray:
-        def times(width: int, height: int) -> float:
+        def scale(width: int, height: int) -> float:
             left, top, right, bottom = random_resized_box(width, height, draws)
             return min(right - left, bottom - top) / self.size
 
-        image, (width, height) = self._read(index, times)
+        image, (width, height) = self._read(index, scale)
         box = random_resized_box(width, height, draws)
         if image.size != (width, height):
             across, down = image.width / width, image.height / height
             left, top, right, bottom = box
             box = (round(left * across), round(top * down), round(right * across), round(bottom * down))
-        # Cut out, then resized: resize(box=...) would let pixels from outside into the border.
-        return np.asarray(image.crop(box).resize((self.size, self.size), Image.Resampling.BILINEAR))
+        # Cropped before resizing: resize(box=...) would blend pixels from outside the box into its border
+        return np.asarray(image.crop(box).resize((self.size, self.size), self.resampling))
 
     def _centre_crop(self, index: int) -> np.ndarray:
         image, original = self._read(index, lambda *size: min(size) / self.short_side)
-        return centre_crop(image, original, self.size, self.short_side)
+        return centre_crop(image, original, self.size, self.short_side, self.resampling)
 
 
-def centre_crop(image: Image.Image, original: tuple[int, int], size: int, short_side: int) -> np.ndarray:
-    """Resized to `short_side`, then the central square of `size` pixels. original: width and height of the image
-    before it was decoded at a reduced scale."""
+def centre_crop(
+    image: Image.Image,
+    original: tuple[int, int],
+    size: int,
+    short_side: int,
+    resampling: Image.Resampling = Image.Resampling.BILINEAR,
+) -> np.ndarray:
+    """Resize an image and return its central square.
+
+    Args:
+        image: RGB image, possibly decoded at a reduced scale.
+        original: Width and height of the image at full scale.
+        size: Side of the square in pixels.
+        short_side: Length that the shorter side is resized to.
+        resampling: Interpolation.
+
+    Returns:
+        Pixels, shape (size, size, 3), uint8.
+    """
     width, height = original
     if width <= height:
-        image = image.resize((short_side, int(short_side * height / width)), Image.Resampling.BILINEAR)
+        image = image.resize((short_side, int(short_side * height / width)), resampling)
     else:
-        image = image.resize((int(short_side * width / height), short_side), Image.Resampling.BILINEAR)
+        image = image.resize((int(short_side * width / height), short_side), resampling)
     left, top = round((image.width - size) / 2), round((image.height - size) / 2)
     return np.asarray(image.crop((left, top, left + size, top + size)))
 
 
 def random_resized_box(width: int, height: int, draws: np.ndarray) -> tuple[int, int, int, int]:
-    """A box of 8 to 100 % of the area and a ratio of 3/4 to 4/3, from rows of four uniform numbers; the first row
-    that fits decides, and if none does, the largest central box of an allowed ratio."""
+    """Return a random box with 8 to 100 % of the area and an aspect ratio of 3/4 to 4/3.
+
+    Args:
+        width: Width of the image.
+        height: Height of the image.
+        draws: Uniform random numbers, shape (tries, 4). The first row whose box fits into the image is used. If no box
+            fits, the largest central box with an allowed aspect ratio is returned.
+
+    Returns:
+        Left, top, right and bottom of the box.
+    """
     for area_draw, ratio_draw, left_draw, top_draw in draws:
         area = width * height * (0.08 + 0.92 * area_draw)
         ratio = math.exp(math.log(3 / 4) + math.log(16 / 9) * ratio_draw)

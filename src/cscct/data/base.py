@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from .cache import Copies
+    from .resized_copies import ResizedCopies
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,32 @@ class ArrayImages:
     def __len__(self) -> int:
         return len(self.pixels)
 
+    @property
+    def extent(self) -> str:
+        """Channels, height and width, as in `1x8x8`."""
+        return "x".join(map(str, self.pixels.shape[1:]))
+
+    def __repr__(self) -> str:
+        return f"ArrayImages({len(self)} images, {self.extent})"
+
 
 @dataclass(frozen=True)
 class FileImages:
     """Image files that are decoded when they are needed."""
 
     paths: tuple[Path, ...]
-    copies: Copies | None = None  # resized ones on disk, to be read instead
+    copies: ResizedCopies | None = None  # on disk, read instead of the files
 
     def __len__(self) -> int:
         return len(self.paths)
+
+    @property
+    def extent(self) -> str:
+        """`on disk`, because files may differ in size."""
+        return "on disk"
+
+    def __repr__(self) -> str:
+        return f"FileImages({len(self)} images)"
 
 
 @dataclass(frozen=True)
@@ -44,6 +60,9 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __repr__(self) -> str:
+        return f"Split({len(self)} images of {len(np.unique(self.labels))} classes, {self.images.extent})"
 
 
 @dataclass(frozen=True)
@@ -56,9 +75,13 @@ class Dataset:
     test: Split
     channels: int
 
+    def __repr__(self) -> str:
+        counts = f"{len(self.train)} train and {len(self.test)} test images"
+        return f"Dataset({self.name!r}, {len(self.class_names)} classes, {counts}, {self.train.images.extent})"
+
     @staticmethod
     def from_arrays(x: Any, y: Any, x_test: Any, y_test: Any, class_names: Sequence[str] | None = None) -> Dataset:
-        """From images in memory.
+        """Return a dataset of images in memory.
 
         Args:
             x: Training images: a uint8 array or tensor, (n, channels, height, width), or (n, height, width) if grey.
@@ -72,22 +95,69 @@ class Dataset:
         return dataset_from_arrays((x, y), (x_test, y_test), class_names)
 
     @staticmethod
-    def from_torch(train: Any, test: Any, class_names: Sequence[str] | None = None) -> Dataset:
-        """From two map-style datasets of torch or torchvision whose items are (image, label).
+    def from_torch(
+        train: Any,
+        test: Any,
+        class_names: Sequence[str] | None = None,
+        *,
+        image_key: str | None = None,
+        label_key: str | None = None,
+    ) -> Dataset:
+        """Create a dataset from two map-style datasets of torch, torchvision or Hugging Face.
+
+        Items are pairs (image, label), or dictionaries as Hugging Face datasets return them. Images are PIL images or
+        uint8 tensors (channels, height, width) of one size, without transforms that normalise or augment: a run
+        applies its own.
 
         Args:
-            train: Its images are PIL images or uint8 tensors of one size; without transforms that normalise or augment,
-                which a run does itself.
-            test: Likewise.
-            class_names: By default `train.classes`, else the different labels, sorted.
+            train: Training images.
+            test: Test images.
+            class_names: Class names; by default `train.classes` or `train.features[label_key].names`, else the sorted
+                labels.
+            image_key: Key of the image in dictionary items; by default `image` or `img`.
+            label_key: Key of the label in dictionary items; by default `label`, `labels` or `fine_label`.
+
+        Returns:
+            The dataset, with all images in memory.
+
+        Raises:
+            UserError: If a key is missing, or images differ in size.
         """
         from .datasets.arrays import dataset_from_torch
 
-        return dataset_from_torch(train, test, class_names)
+        return dataset_from_torch(train, test, class_names, (image_key, label_key))
+
+    @staticmethod
+    def from_huggingface(
+        source: Any,
+        class_names: Sequence[str] | None = None,
+        *,
+        test: str | None = None,
+        image_key: str | None = None,
+        label_key: str | None = None,
+    ) -> Dataset:
+        """Create a dataset from a dataset of Hugging Face with the splits `train` and `test`.
+
+        Args:
+            source: Folder that `save_to_disk` wrote, or what `datasets.load_dataset` returned. Nothing is downloaded.
+            class_names: See `from_torch`.
+            test: Split of the test images; by default `test`, else `validation`.
+            image_key: See `from_torch`.
+            label_key: See `from_torch`.
+
+        Returns:
+            The dataset, with all images in memory.
+
+        Raises:
+            UserError: If the folder cannot be read, a split or a key is missing, or images differ in size.
+        """
+        from .datasets.huggingface import dataset_from_huggingface
+
+        return dataset_from_huggingface(source, class_names, (image_key, label_key), test)
 
     def fingerprint(self) -> str:
-        """A hash of what is in it: labels, class names, pixels of images in memory; of files names, sizes and the bytes
-        at both ends."""
+        """Return a hash of the content: class names, labels, and pixels of images in memory; for image files their
+        names, sizes, and first and last bytes."""
         digest = hashlib.sha256(repr(self.class_names).encode())
         for split in (self.train, self.test):
             digest.update(np.ascontiguousarray(split.labels).tobytes())

@@ -1,4 +1,4 @@
-"""Batches: new data and exemplars joined, shuffled, augmented; and plain ones for measuring."""
+"""Training batches of new samples and exemplars, and batches for evaluation."""
 
 from __future__ import annotations
 
@@ -14,21 +14,28 @@ from torch import Tensor
 
 from ..seeding import generator
 from ..specs import Stage
-from ..structs import Batch
+from ..structs import Batch, Mixed
 from .augment import NMEAugmentation, View
+from .samplers import epoch_batches
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Pool:
-    """The training samples of a stage: dataset indices, labels as positions in the class order, what is new, and what
-    exemplars carry (a row of NaN for a sample that carries nothing)."""
+    """Training samples of a stage.
+
+    Attributes:
+        indices: Dataset indices, shape (n,), int64.
+        labels: Labels as positions in the class order, shape (n,), int64.
+        is_new: Whether a sample belongs to the current task, shape (n,), bool.
+        stored: Stored targets, shape (n, width), with NaN for samples that have none; None if no sample has any.
+    """
 
     indices: Tensor
     labels: Tensor
     is_new: Tensor
-    carried: Tensor | None = None
+    stored: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -37,19 +44,26 @@ class Pool:
 def join(
     new: Sequence[tuple[int, Sequence[int]]],
     memory: Sequence[tuple[int, Sequence[int]]],
-    carried: Tensor | None = None,
+    stored: Tensor | None = None,
 ) -> Pool:
-    """Two lists of (label, dataset indices) into one pool. carried: a row for each sample of the memory, in order."""
-    indices, labels, is_new = [], [], []
-    for fresh, classes in ((True, new), (False, memory)):
+    """Combine new samples and exemplars.
+
+    Args:
+        new: Label and dataset indices of each class of the current task.
+        memory: Label and dataset indices of each class in the memory.
+        stored: Stored targets of the samples of the memory, in their order, shape (exemplars, width).
+    """
+    indices, labels = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    is_new = [np.empty(0, dtype=bool)]
+    for from_task, classes in ((True, new), (False, memory)):
         for label, members in classes:
             indices.append(np.asarray(members, dtype=np.int64))
             labels.append(np.full(len(members), label, dtype=np.int64))
-            is_new.append(np.full(len(members), fresh))
+            is_new.append(np.full(len(members), from_task))
     parts = [torch.from_numpy(np.concatenate(part)) for part in (indices, labels, is_new)]
-    if carried is not None:
-        parts.append(torch.full((len(parts[0]), carried.shape[1]), torch.nan))
-        parts[3][len(parts[0]) - len(carried) :] = carried
+    if stored is not None:
+        parts.append(torch.full((len(parts[0]), stored.shape[1]), torch.nan))
+        parts[3][len(parts[0]) - len(stored) :] = stored
     return Pool(*parts)
 
 
@@ -63,48 +77,93 @@ def training_batches(
     start: int = 0,
     part: Callable[[int], slice] | None = None,
 ) -> Iterator[Batch]:
-    """One epoch: every sample once, in an order drawn from the key; the last batch may be small, and is kept unless the
-    stage drops it.
+    """Yield the batches of an epoch, as the sampler of the stage divides the samples.
 
-    start: the first step wanted. What a step gives does not depend on it. part: this process's share of so many
-    samples. An empty one comes with an image all the same, because networks want one; it has no label.
+    Args:
+        view: Images as network inputs.
+        pool: Samples of the stage.
+        stage: Sampler, batch size and number of views.
+        seed: Seed of the run.
+        key: Purpose of the random numbers, for example task, stage and epoch.
+        device: Device of the batches.
+        start: First step. The content of a step does not depend on it.
+        part: Function from the size of a batch to the slice of this process. If the slice is empty, the batch contains
+            one image without a label, because networks need an input.
     """
-    order = torch.randperm(len(pool), generator=generator(seed, *key, "shuffle"))
+    batches = epoch_batches(pool, stage, generator(seed, *key, "shuffle"))
 
     def make(step: int) -> Batch:
-        chosen = order[step * stage.batch_size : (step + 1) * stage.batch_size]
-        own = part(len(chosen)) if part else slice(0, len(chosen))
-        seen = own if own.stop > own.start else slice(0, 1)
-        images = view.train(pool.indices[chosen], generator(seed, *key, "augment", step), seen)
-        mine = chosen[own]
-        carried = None if pool.carried is None else pool.carried[mine].to(device)
-        return Batch(images.to(device), pool.labels[mine].to(device), pool.is_new[mine].to(device), carried)
+        members = batches[step]
+        shard = part(len(members)) if part else slice(0, len(members))
+        non_empty = shard if shard.stop > shard.start else slice(0, 1)
+        mixing = view.mixing and view.mixing(len(members), generator(seed, *key, "mixup", step))
 
-    yield from prefetch(lambda step: make(start + step), stage.steps(len(pool)) - start, view.prefetch)
+        def augmented(purpose: str) -> Tensor:
+            random = generator(seed, *key, purpose, step)
+            return _mixed_images(view, pool.indices[members], random, non_empty, mixing).to(device)
+
+        samples = members[shard]
+        stored = None if pool.stored is None else pool.stored[samples].to(device)
+        labels, is_new = pool.labels[samples].to(device), pool.is_new[samples].to(device)
+        second = augmented("second view") if stage.views == 2 else None
+        mixed = mixing and Mixed(pool.labels[members[mixing[0][shard]]].to(device), mixing[1])
+        return Batch(augmented("augment"), labels, is_new, stored, second, mixed)
+
+    yield from prefetch(lambda step: make(start + step), len(batches) - start, view.prefetch)
+
+
+def _mixed_images(
+    view: View, indices: Tensor, random: torch.Generator, part: slice, mixing: tuple[Tensor, float] | None
+) -> Tensor:
+    """Return augmented images of a part of a batch, mixed with their partners, which may be outside of the part."""
+    if mixing is None:
+        return view.train(indices, random, part)
+    partners, weight = mixing
+    own = torch.arange(len(indices))[part]
+    needed, places = torch.cat([own, partners[own]]).unique(return_inverse=True)
+    images, others = view.train(indices, random, needed)[places].chunk(2)
+    return torch.lerp(others, images, weight).contiguous(memory_format=torch.channels_last)
 
 
 def plain_batches(
     view: View, indices: Tensor, batch_size: int, device: torch.device, variant: NMEAugmentation = "none"
 ) -> Iterator[Tensor]:
-    """Test-transformed images in order."""
+    """Yield images with the test transform, in order.
+
+    Args:
+        view: Images as network inputs.
+        indices: Indices of the images, shape (n,).
+        batch_size: Images per batch.
+        device: Device of the batches.
+        variant: Variant of the images, see `View.plain`.
+
+    Yields:
+        Images, shape (k, c, h, w).
+    """
     chunks = indices.split(batch_size) if len(indices) else ()
     yield from prefetch(lambda step: view.plain(chunks[step], variant).to(device), len(chunks), view.prefetch)
 
 
 def prefetch(make: Callable[[int], T], count: int, depth: int = 2) -> Iterator[T]:
-    """make(0), make(1), ... with up to `depth` of them prepared in the background; with 0, each when it is due."""
+    """Yield make(0), ..., make(count - 1), computed ahead in a background thread.
+
+    Args:
+        make: Function of the index.
+        count: Number of results.
+        depth: Number of results to compute ahead; 0 to compute each one in the calling thread when it is requested.
+    """
     if depth == 0:
         yield from map(make, range(count))
         return
     with ThreadPoolExecutor(1) as worker:
-        waiting: deque[Future[T]] = deque()
+        pending: deque[Future[T]] = deque()
         try:
             for step in range(count):
-                waiting.append(worker.submit(make, step))
-                if len(waiting) > depth:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+                pending.append(worker.submit(make, step))
+                if len(pending) > depth:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
         finally:
-            for future in waiting:
+            for future in pending:
                 future.cancel()

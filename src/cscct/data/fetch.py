@@ -1,4 +1,4 @@
-"""The only part of the program that downloads, and the summary that `cscct data check` shows."""
+"""Download of datasets, and the summary of a dataset for `cscct data check`. No other module downloads data."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ CIFAR_URL = "https://www.cs.toronto.edu/~kriz"
 CIFAR_MD5 = "eb9058c3a382ffc7106e4002c42a8d85"
 
 _WHY_NOT = {
-    "digits": "it comes with scikit-learn, so it is there already",
-    "folder": "it is made of your own images: name their folder with --data-dir",
+    "digits": "it is part of scikit-learn",
+    "folder": "it consists of your own images: set --data-dir to their folder",
     "imagenet-subset": "the licence of ImageNet does not allow it. Get ILSVRC 2012 from image-net.org, "
     "then see `cscct data check imagenet-subset --data-dir DIR`",
 }
@@ -31,12 +31,27 @@ def fetch(
     base_url: str = CIFAR_URL,
     md5: str = CIFAR_MD5,
 ) -> Path:
-    """Download a dataset, check that it loads, and say where it is. A complete file is not fetched again."""
+    """Download a dataset and check that it loads. A complete file is not downloaded again.
+
+    Args:
+        name: Name of the dataset.
+        data_dir: Target folder; None for the default folder.
+        progressbar: Whether a progress bar is shown.
+        warn: Called with each warning.
+        base_url: URL of the folder with the file.
+        md5: Expected checksum.
+
+    Returns:
+        The downloaded file.
+
+    Raises:
+        UserError: If the dataset cannot be downloaded.
+    """
     if not sources.find(name).fetchable:
-        why = _WHY_NOT.get(name, "its author gave no way to do so")
-        raise UserError(f"Dataset {name!r} cannot be fetched: {why}.")
+        reason = _WHY_NOT.get(name, "it has no download source")
+        raise UserError(f"Dataset {name!r} cannot be fetched: {reason}.")
     if name != "cifar100":
-        raise UserError(f"Dataset {name!r} says it can be fetched, but this program knows only cifar100.")
+        raise UserError(f"Dataset {name!r} cannot be fetched: only cifar100 can be downloaded.")
     from .datasets import cifar
 
     folder = sources.locate(data_dir)[0]
@@ -50,42 +65,57 @@ def fetch(
 
 
 def _download(url: str, target: Path, md5: str, progressbar: bool) -> None:
-    """pooch writes to a temporary file beside the target and moves it there only when its checksum is right,
-    so an interrupted download leaves nothing that looks complete."""
+    """Download a file with pooch.
+
+    pooch writes to a temporary file and renames it when the checksum is correct, so an interrupted download leaves no
+    file that looks complete.
+    """
     import pooch
     import requests
 
-    progressbar = progressbar and find_spec("tqdm") is not None  # pooch cannot draw one without it
-    pooch.get_logger().setLevel(logging.WARNING)  # its "Downloading ..." lines would break --quiet
+    progressbar = progressbar and find_spec("tqdm") is not None  # required by pooch
+    pooch.get_logger().setLevel(logging.WARNING)  # "Downloading ..." must not appear with --quiet
     try:
         pooch.retrieve(url, known_hash=f"md5:{md5}", fname=target.name, path=target.parent, progressbar=progressbar)
         return
     except requests.HTTPError as error:
-        answer = error.response
-        why = f"the server answered {answer.status_code} {answer.reason}" if answer is not None else str(error)
+        response = error.response
+        reason = f"the server answered {response.status_code} {response.reason}" if response is not None else str(error)
     except requests.Timeout:
-        why = "the server did not answer in time"
+        reason = "the server did not answer in time"
     except requests.exceptions.ChunkedEncodingError:
-        why = "the connection broke off"
+        reason = "the connection was interrupted"
     except requests.ConnectionError:
-        why = "there is no connection to the server"
+        reason = "the server cannot be reached"
     except requests.RequestException as error:
-        why = str(error)
+        reason = str(error)
     except OSError as error:
         raise UserError(
-            f"{target} cannot be written ({error.strerror or error}): name another folder with --data-dir."
+            f"{target} cannot be written ({error.strerror or error}): choose another folder with --data-dir."
         ) from error
     except ValueError as error:
-        if "hash" not in str(error):  # pooch has no class of its own for this
+        if "hash" not in str(error):  # pooch has no specific exception
             raise
-        why = "what arrived does not have the published checksum"
+        reason = "the downloaded file does not have the published checksum"
     raise UserError(
-        f"The download of {url} failed: {why}. Try again later, or get the file by other means and put it at {target}."
+        f"The download of {url} failed: {reason}. Try again later, or download the file in another way and save it as "
+        f"{target}."
     )
 
 
 def check(name: str, request: sources.LoadRequest) -> dict[str, Any]:
-    """Load a dataset and sum it up. Warnings go into the summary instead of to `request.warn`."""
+    """Load a dataset and return a summary.
+
+    Args:
+        name: Name of the dataset.
+        request: Options of the loader. Warnings are part of the summary; `request.warn` is not called.
+
+    Returns:
+        Plain values for display or JSON.
+
+    Raises:
+        UserError: If the dataset is unknown, missing, damaged or invalid.
+    """
     import numpy as np
 
     from .base import ArrayImages

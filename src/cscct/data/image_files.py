@@ -7,12 +7,17 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
-from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError, features
 
-from ..errors import UserError
+from ..errors import UnreadableImage, UserError, install_hint
+from .videos import is_video
 
-SUFFIXES = frozenset([".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".ppm", ".tif", ".tiff"])
+SUFFIXES = frozenset(
+    [".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".ppm", ".tif", ".tiff", ".heic", ".heif", ".hif", ".avif"]
+)
 _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "PPM", "TIFF")  # no others: EPS would start a program
+_HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
+_AVIF_BRANDS = (b"avif", b"avis")
 
 
 def looks_like_image(path: Path) -> bool:
@@ -57,7 +62,7 @@ def read_reduced(path: Path, times: Callable[[int, int], float]) -> tuple[Image.
     except FileNotFoundError as error:
         raise UserError(f"The image {path} does not exist.") from error
     except Exception as error:  # Pillow's readers fail in many ways on damaged files
-        raise UserError(f"The image {path} cannot be read: {reason_of(error, path)}.") from error
+        raise UnreadableImage(f"The image {path}", reason_of(error, path)) from error
 
 
 def _reduce(image: Image.Image, times: Callable[[int, int], float]) -> None:
@@ -72,11 +77,36 @@ def _reduce(image: Image.Image, times: Callable[[int, int], float]) -> None:
 
 def open_image(path: Path) -> Image.Image:
     """The image with its header read. Pillow itself only warns up to twice its limit."""
-    image = Image.open(path, formats=_FORMATS)
+    if path.exists() and not path.is_file():  # opening a pipe would block
+        raise OSError("not a regular file")
+    image = Image.open(path, formats=_formats(path))
     if image.width * image.height > (Image.MAX_IMAGE_PIXELS or np.inf):
         image.close()
         raise Image.DecompressionBombError(f"it claims {image.width} x {image.height} pixels")
     return image
+
+
+def _formats(path: Path) -> tuple[str, ...]:
+    """The formats that a file may have. HEIC and AVIF need decoders that may be missing, so that they are found by the
+    brands at the beginning of the file."""
+    with open(path, "rb") as file:
+        start = file.read(64)
+    if start[4:8] != b"ftyp":
+        return _FORMATS
+    brands = [start[i : i + 4] for i in range(8, min(len(start), int.from_bytes(start[:4], "big")), 4)]
+    if any(brand in _AVIF_BRANDS for brand in brands):
+        if not features.check("avif"):
+            raise OSError("AVIF images need Pillow 11.3 or newer: pip install -U pillow, or convert them to JPEG")
+        return ("AVIF",)
+    if any(brand in _HEIF_BRANDS for brand in brands):
+        try:
+            import pillow_heif
+        except ImportError:
+            message = f"HEIC images need the extra heif: {install_hint('heif')}; or convert them to JPEG"
+            raise OSError(message) from None
+        pillow_heif.register_heif_opener(thumbnails=False)
+        return ("HEIF",)
+    return _FORMATS
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
@@ -89,16 +119,18 @@ def to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB") if image.mode != "RGB" else image
 
 
-def fault_in_full(path: Path) -> str | None:
+def full_fault(path: Path) -> str | None:
     """What is wrong with an image file, found by decoding all of it."""
     try:
         read_reduced(path, lambda *_: 8)  # all of the file is read all the same
+    except UnreadableImage as error:
+        return error.reason
     except UserError as error:
         return reason_of(error.__cause__ or error, path)
     return None
 
 
-def fault_at_a_glance(path: Path) -> str | None:
+def quick_fault(path: Path) -> str | None:
     """What is wrong with an image file, as far as its header and its end show."""
     try:
         with open_image(path) as image:
@@ -116,6 +148,6 @@ def fault_at_a_glance(path: Path) -> str | None:
 def reason_of(error: BaseException, path: Path) -> str:
     """Why an image could not be read, as the end of a sentence."""
     if isinstance(error, UnidentifiedImageError):
-        return "not an image"
+        return "not an image; --every 1s reads videos, if they are undamaged" if is_video(path) else "not an image"
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return (text or type(error).__name__).replace(str(path), path.name).rstrip(".")

@@ -1,11 +1,10 @@
-"""Datasets by name: what there is, how each is loaded, and where its files are looked for.
+"""Registry of datasets, and the location of their files.
 
-Importing this module imports neither torch nor numpy, so that `--help` and `list` start at once.
+Importing this module imports neither torch nor numpy, so that `--help` and `list` start quickly.
 """
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,25 +13,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
+from ..text import suggest
 
 if TYPE_CHECKING:
     from .base import Dataset
 
 
-Progress = Callable[[str, int, int], None]  # what is being done, how many of them, of how many
+Progress = Callable[[str, int, int], None]  # description, items done, total
 
 
-def no_progress(what: str, done: int, total: int) -> None:
-    """The default: nothing is shown."""
+def no_progress(description: str, done: int, total: int) -> None:
+    """Ignore progress. Default of functions that report it."""
 
 
 @dataclass(frozen=True)
 class LoadRequest:
-    """What a loader may ask about the wishes of the user; `warn` takes one sentence."""
+    """Options of a dataset loader.
 
-    data_dir: Path | None  # None: default_data_dir()
+    Attributes:
+        data_dir: Folder with datasets; None for `default_data_dir()`.
+        skip_bad_images: Whether unreadable images are skipped with a warning.
+        test_fraction: Fraction of test images, for files without a test split.
+        seed: Seed of random splits.
+        warn: Called with each warning.
+        progress: Called with a description, the number of items done and the total.
+    """
+
+    data_dir: Path | None
     skip_bad_images: bool
-    test_fraction: float  # only where the files come without a test part
+    test_fraction: float
     seed: int
     warn: Callable[[str], None]
     progress: Progress = no_progress
@@ -40,44 +49,86 @@ class LoadRequest:
 
 @dataclass(frozen=True)
 class Extent:
-    """About how large a dataset is, for planning before it is read."""
+    """Approximate size of a dataset, for planning before it is read.
 
-    train: int  # images a class
+    Attributes:
+        train: Training images per class.
+        test: Test images per class.
+        size: Side of the images in pixels.
+    """
+
+    train: int
     test: int
-    size: int  # pixels a side
+    size: int
 
 
 @dataclass(frozen=True)
 class DatasetKind:
+    """Registered dataset.
+
+    Attributes:
+        name: Name for `dataset`.
+        summary: Description in one line.
+        num_classes: Number of classes; None if it depends on the files.
+        load: Loader.
+        fetchable: Whether `cscct data fetch` can download it.
+        extent: Approximate size, if known.
+        list_classes: Function that returns the class names without reading images.
+    """
+
     name: str
     summary: str
-    num_classes: int | None  # None: known only from the files
+    num_classes: int | None
     load: Callable[[LoadRequest], Dataset]
     fetchable: bool
     extent: Extent | None = None
-    list_classes: Callable[[LoadRequest], Sequence[str]] | None = None  # where they can be told without reading images
+    list_classes: Callable[[LoadRequest], Sequence[str]] | None = None
 
 
 DATASETS: dict[str, DatasetKind] = {}
 
 
 def register(kind: DatasetKind) -> None:
-    """Make a dataset known by its name; a taken name is refused, so that no plugin hides another."""
+    """Register a dataset.
+
+    Args:
+        kind: Dataset.
+
+    Raises:
+        UserError: If the name is already registered.
+    """
     if kind.name in DATASETS:
-        raise UserError(f"There is already a dataset called {kind.name!r}: give the new one another name.")
+        raise UserError(f"The dataset {kind.name!r} is already registered: use another name.")
     DATASETS[kind.name] = kind
 
 
 def find(name: str) -> DatasetKind:
+    """Return a registered dataset.
+
+    Args:
+        name: Name of the dataset.
+
+    Raises:
+        UserError: If the name is unknown.
+    """
     if name in DATASETS:
         return DATASETS[name]
-    near = difflib.get_close_matches(name, DATASETS, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
-    raise UserError(f"There is no dataset called {name!r}{hint} The datasets are: {', '.join(sorted(DATASETS))}.")
+    raise UserError(
+        f"Unknown dataset {name!r}{suggest(name, DATASETS)}. The datasets are: {', '.join(sorted(DATASETS))}."
+    )
 
 
 def load(name: str, request: LoadRequest) -> Dataset:
-    from .checks import check_dataset
+    """Load and check a dataset.
+
+    Args:
+        name: Name of the dataset.
+        request: Options of the loader.
+
+    Raises:
+        UserError: If the dataset is unknown, missing, damaged or invalid.
+    """
+    from .validation import check_dataset
 
     dataset = find(name).load(request)
     check_dataset(dataset)
@@ -85,7 +136,7 @@ def load(name: str, request: LoadRequest) -> Dataset:
 
 
 def default_data_dir() -> Path:
-    """$CSCCT_DATA if it is set, else the user's cache folder."""
+    """Return $CSCCT_DATA if it is set, otherwise the cache folder of the user."""
     if named := os.environ.get("CSCCT_DATA"):
         return Path(named).expanduser()
     import pooch
@@ -94,19 +145,29 @@ def default_data_dir() -> Path:
 
 
 def locate(data_dir: Path | None, *subfolder_names: str) -> list[Path]:
-    """Where to look for a dataset, in order: people give its own folder or the folder above it."""
+    """Return the folders to search for a dataset, in order.
+
+    Args:
+        data_dir: Folder of the dataset or its parent; None for `default_data_dir()`.
+        *subfolder_names: Names of the folder of the dataset.
+    """
     base = data_dir.expanduser() if data_dir else default_data_dir()
     return [base, *(base / name for name in subfolder_names)]
 
 
-def listing(names: Sequence[str], most: int = 5) -> str:
-    """The first few names for a message, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def listing(names: Sequence[str], limit: int = 5) -> str:
+    """Return the first names, and the number of the others, for a message.
+
+    Args:
+        names: Names.
+        limit: Maximum number of names.
+    """
+    rest = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + rest
 
 
 def _built_in(module: str, function: str) -> Callable[[LoadRequest], Any]:
-    """A function of `datasets/`, imported when it is called."""
+    """Return a function of `datasets/` that is imported when it is called."""
 
     def call(request: LoadRequest) -> Any:
         return getattr(import_module(f".datasets.{module}", __package__), function)(request)

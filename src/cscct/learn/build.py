@@ -1,38 +1,85 @@
-"""From settings to working parts. Settings stop here."""
+"""Construction of the dataset, stream, network and learner of a run from its settings.
+
+No settings object is passed beyond this module.
+"""
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import torch
 from torch import nn
 
 from ..config import Settings
-from ..data import Dataset, Stream, make_stream, split_tasks
+from ..data import Dataset, Stream, make_stream
+from ..data.augmentations import Draws, augment_pixels
+from ..data.registry import LoadRequest, Progress, load, no_progress
 from ..errors import UserError, Warn
 from ..memory import Memory
-from ..nets import Network, build_network, split
+from ..nets import GrowingBackbone, Network, build_network, split
+from ..optim import build_optimizer, option_names, pack_state
 from ..seeding import generator
-from ..specs import NetworkSpec
+from ..specs import NetworkSpec, Stage
+from ..storage import json_sha256, tensors_sha256
+from ..text import suggest
 from .device import choose_device, choose_threads, keep_freed_memory, require_compiler
 from .distributed import SINGLE_PROCESS, ProcessGroup
-from .learner import Learner, LearnerConfig
-from .protocol import class_sequence
-from .trunk import run_trunk, through_trunk
+from .frozen import run_frozen, through_frozen
+from .learner import Learner
+from .plan import LearnerConfig
+from .protocol import class_sequence, task_sequence
+
+
+def load_dataset(settings: Settings, data_dir: Path | None, warn: Warn, progress: Progress = no_progress) -> Dataset:
+    """Load the dataset that the settings name.
+
+    Args:
+        settings: Settings of the run.
+        data_dir: Folder with datasets, or None for the default folder.
+        warn: Called with each warning.
+        progress: Called with a description, the number of items done and the total.
+
+    Returns:
+        The dataset, with resized copies of its images if `data.resize_cache_px` is set.
+
+    Raises:
+        UserError: If the dataset is unknown, missing or damaged.
+    """
+    request = LoadRequest(
+        data_dir=data_dir,
+        skip_bad_images=settings.data.skip_bad_images,
+        test_fraction=settings.data.test_fraction,
+        seed=settings.seed,
+        warn=warn,
+        progress=progress,
+    )
+    dataset = load(settings.dataset, request)
+    side = settings.data.resize_cache_px
+    if side is None:
+        return dataset
+    import pooch
+
+    from ..data.resized_copies import with_resized_copies
+
+    folder = Path(pooch.os_cache("cscct")) / "copies"
+    return with_resized_copies(dataset, side, folder, settings.runtime.workers, progress)
 
 
 def build_stream(settings: Settings, dataset: Dataset, warn: Warn) -> Stream:
-    """The tasks of a run. Needs complete settings."""
-    protocol, data = settings.protocol, settings.data
-    order = class_sequence(settings, len(dataset.class_names))
-    if protocol.base is None or protocol.step is None:
-        raise ValueError("the protocol is still open: complete the settings first.")
-    tasks = split_tasks(len(order), protocol.base, protocol.step)
-    if len(tasks) > 1 and tasks[-1].n_new < protocol.step:
-        warn(
-            f"The last task has {tasks[-1].n_new} classes instead of {protocol.step}: the classes do not divide evenly."
-        )
+    """Build the tasks of a run.
+
+    Args:
+        settings: Complete settings, see `complete`.
+        dataset: Dataset of the run.
+        warn: Called with each warning.
+
+    Raises:
+        UserError: If settings do not fit the images of the dataset.
+        ValueError: If the settings are not complete.
+    """
+    data = settings.data
+    order = class_sequence(settings, dataset.class_names)
+    tasks = task_sequence(settings, len(order), warn)
     if len(data.transform.mean) not in (1, dataset.channels):
         raise UserError(
             f"data.transform.mean and std have {len(data.transform.mean)} values; {dataset.name} has "
@@ -40,8 +87,13 @@ def build_stream(settings: Settings, dataset: Dataset, warn: Warn) -> Stream:
         )
     if settings.predict.nme_aug == "bgr" and dataset.channels != 3:
         raise UserError(
-            f"predict.nme_aug bgr reverses colour channels, and {dataset.name} has none: use none or hflip."
+            f"predict.nme_aug is bgr, which reverses colour channels, but {dataset.name} has grey images: use none or "
+            "hflip."
         )
+    if data.transform.augment:  # a registered augmentation that fails is reported before training
+        side = data.transform.size or 32
+        trial = torch.zeros(2, dataset.channels, side, side, dtype=torch.uint8)
+        augment_pixels(trial, data.transform.augment, Draws(generator(settings.seed), len(trial)))
     stream = make_stream(
         dataset,
         order,
@@ -49,29 +101,39 @@ def build_stream(settings: Settings, dataset: Dataset, warn: Warn) -> Stream:
         data.transform,
         train_per_class=data.train_per_class,
         test_per_class=data.test_per_class,
+        validation=data.validation,
         workers=settings.runtime.workers,
     )
     quota, smallest = settings.memory.quota(len(order)), min(len(members) for members in stream.train)
-    if quota > smallest:
+    if quota > smallest and settings.memory.policy != "all":
         warn(
-            f"The memory holds {quota} exemplars a class, but a class has only {smallest} images: all of them are kept."
+            f"The memory holds {quota} exemplars per class, but a class has only {smallest} images: all of them are "
+            "kept."
         )
     return stream
 
 
 def network_for(spec: NetworkSpec, channels: int, seed: int, *, pretrained: bool = True) -> Network:
-    """A network as training finds it, its head still without classes. pretrained: false for a network whose weights are
-    going to be replaced."""
+    """Build a network without classes.
+
+    Args:
+        spec: Network settings.
+        channels: Channels of the images.
+        seed: Seed of the initial weights.
+        pretrained: Whether pretrained weights are loaded. False for a network whose weights are replaced afterwards.
+    """
     network = build_network(
         spec.backbone,
         spec.depth,
         channels,
         spec.head,
-        spec.rows_per_class,
+        spec.proxies_per_class,
         generator(seed, "network"),
         relu_head=spec.relu_head,
         frozen_norms=spec.batch_norm == "frozen",
         pretrained=pretrained and spec.pretrained,
+        expand=spec.expand,
+        train_from=spec.train_from,
     )
     if network.head.has_scale:
         nn.init.constant_(network.head.scale, spec.scale)
@@ -85,11 +147,18 @@ def build_learner(
     group: ProcessGroup = SINGLE_PROCESS,
     warn: Warn = lambda _: None,
 ) -> Learner:
-    """The learner of a run, on its device; with `network.train_from`, the stream's images go through the frozen stages
-    first."""
+    """Build the learner of a run on its device.
+
+    Args:
+        settings: Complete settings, see `complete`.
+        dataset: Dataset of the run.
+        stream: Tasks of the run. With `network.train_from`, its images are replaced by outputs of the frozen stages.
+        group: Processes that share the work.
+        warn: Called with each warning.
+    """
     torch.set_num_threads(choose_threads(settings.runtime.threads))
     network = network_for(settings.network, dataset.channels, settings.seed)
-    cached = settings.network.train_from and settings.runtime.trunk_cache is not None
+    cached = settings.network.train_from and settings.runtime.frozen_cache_dir is not None
     return learner_with(network, settings, stream, group, warn, dataset.fingerprint() if cached else None)
 
 
@@ -101,51 +170,100 @@ def learner_with(
     warn: Warn = lambda _: None,
     data: str | None = None,
 ) -> Learner:
-    """As `build_learner`, for a network that is there already; its backbone is divided if stages are frozen.
+    """Build the learner of a run with an existing network.
 
-    data: a hash of the dataset, if outputs of frozen stages are kept for other runs.
+    Args:
+        network: Network to train. Its backbone is split if stages are frozen.
+        settings: Complete settings, see `complete`.
+        stream: Tasks of the run.
+        group: Processes that share the work.
+        warn: Called with each warning.
+        data: Hash of the dataset if outputs of frozen stages are shared with other runs.
     """
     device = torch.device(choose_device(settings.runtime.device))
     if device.type == "cpu":
         keep_freed_memory()
         require_compiler(settings.numerics.compile)
+    for section, stage in settings.active_stages.items() if settings.terms else ():  # else nothing is trained
+        check_optimizer(section, stage, device)
+    if isinstance(network.backbone, GrowingBackbone) and not network.head.can_widen:
+        raise UserError(
+            f"The backbone grows, but the head {settings.network.head} has a fixed number of features: use another "
+            "network.head, or set network.expand to none."
+        )
     config = LearnerConfig(
         terms=settings.terms,
         network=settings.network,
         train=settings.train,
         finetune=settings.finetune,
         predict=settings.predict,
+        predictors=settings.predictors,
         seed=settings.seed,
         eval_batch_size=settings.runtime.eval_batch_size,
         precision=settings.numerics.precision,
         fold=settings.numerics.fold,
         compile=settings.numerics.compile,
+        stages={name: stage for name, stage in settings.stages.items() if stage is not None},
+        extension=settings.active_extension,
     )
     if device.type == "cuda" and group.size > 1:
         device = torch.device("cuda", group.rank % settings.runtime.devices)
-    trunk = None
+    frozen_stages = None
     if settings.network.train_from:
-        trunk, network.backbone = split(network.backbone, settings.network.train_from)
-        run = run_trunk(trunk, device, fold=settings.numerics.fold)
-        stream = through_trunk(
+        frozen_stages, network.backbone = split(network.backbone, settings.network.train_from)
+        run = run_frozen(frozen_stages, device, fold=settings.numerics.fold)
+        stream = through_frozen(
             stream,
             run,
-            settings.network.views,
+            settings.network.cached_views,
             on_cpu=device.type == "cpu",
             processes=settings.runtime.devices,
-            shared=_shared_outputs(settings, trunk, device, data),
+            shared=_shared_outputs(settings, frozen_stages, device, data),
             warn=warn,
         )
-    return Learner(network, Memory(settings.memory), config, stream, device, group, trunk)
+    learner = Learner(network, Memory(settings.memory), config, stream, device, group, frozen_stages)
+    for task in stream.tasks:  # an unusable sampler is reported before training
+        learner.planned_images(task)
+    return learner
 
 
-def _shared_outputs(settings: Settings, trunk: nn.Module, device: torch.device, data: str | None) -> Path | None:
-    """How the files begin that hold the trunk's outputs for other runs: a hash of all that they depend on."""
-    if data is None or settings.runtime.trunk_cache is None:
+def check_optimizer(section: str, stage: Stage, device: torch.device) -> None:
+    """Check the optimiser of a stage with a trial step, so that invalid options are reported before training.
+
+    Args:
+        section: The settings section of the stage, for messages.
+        stage: The stage.
+        device: The device of the run: some options are for GPUs only.
+
+    Raises:
+        UserError: If an option is unknown, or if the optimiser cannot take a step or be stored in a checkpoint.
+    """
+    known = option_names(stage.optimizer)
+    for option in stage.optimizer_options:
+        if option not in known:
+            raise UserError(
+                f"{section}.optimizer_options.{option} is not an option of {stage.optimizer}{suggest(option, known)}; "
+                f"the options are {', '.join(known)}."
+            )
+    parameter = nn.Parameter(torch.zeros(1, device=device))
+    parameter.grad = torch.ones_like(parameter)
+    try:
+        optimizer = build_optimizer([parameter], stage)
+        optimizer.step()
+        pack_state(optimizer.state_dict(), {})
+    except Exception as error:  # torch raises errors of many types; a plugin may raise any
+        raise UserError(
+            f"{section}.optimizer {stage.optimizer} cannot be used with optimizer_options "
+            f"{stage.optimizer_options}: {str(error).rstrip('.')}."
+        ) from error
+
+
+def _shared_outputs(settings: Settings, frozen: nn.Module, device: torch.device, data: str | None) -> Path | None:
+    """Prefix of the files with outputs of the frozen stages that runs share: a hash of everything they depend on."""
+    if data is None or settings.runtime.frozen_cache_dir is None:
         return None
-    digest = hashlib.sha256(repr((data, settings.data.transform, settings.numerics.fold)).encode())
-    digest.update(repr((device.type, torch.get_num_threads() if device.type == "cpu" else 0)).encode())
-    for name, tensor in trunk.state_dict().items():
-        digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    return Path(settings.runtime.trunk_cache).expanduser() / digest.hexdigest()[:24]
+    threads = torch.get_num_threads() if device.type == "cpu" else 0
+    transform = repr(settings.data.transform).replace(", augment=()", "")  # keeps the names of older files
+    parts = [data, transform, settings.numerics.fold, device.type, threads]
+    digest = json_sha256([*parts, tensors_sha256(frozen.state_dict())])
+    return Path(settings.runtime.frozen_cache_dir).expanduser() / digest[:24]

@@ -1,4 +1,4 @@
-"""The machine a run is carried out on: device, threads, memory and compiler."""
+"""Execution environment of a run: device, threads, precision, memory allocation and compiler."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import ctypes
 import os
 import shutil
 import sys
-from contextlib import suppress
-from typing import cast
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any, cast
 
 import torch
 
@@ -15,54 +16,106 @@ from ..config import Device
 from ..errors import UserError
 from .protocol import available_cores
 
+Precision = Callable[[], AbstractContextManager[Any]]  # returns the context manager of a forward pass
+FULL_PRECISION: Precision = nullcontext
+
 
 def is_available(device: str) -> bool:
-    """Whether this machine has it; `auto` names none."""
+    """Return whether this machine has a device.
+
+    Args:
+        device: `cpu`, `cuda` or `mps`. Any other name, including `auto`, is not available.
+    """
     return {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}.get(device, False)
 
 
-def choose_device(wanted: str) -> Device:
-    """auto: a GPU if there is one."""
-    if wanted == "auto":
+def choose_device(name: str) -> Device:
+    """Return the device to use.
+
+    Args:
+        name: `cpu`, `cuda`, `mps`, or `auto` for a GPU if one is available.
+
+    Raises:
+        UserError: If the device is not available.
+    """
+    if name == "auto":
         return "cuda" if is_available("cuda") else "mps" if is_available("mps") else "cpu"
-    if not is_available(wanted):
-        raise UserError(f"There is no {wanted} device on this machine; use --device auto or cpu.")
-    return cast(Device, wanted)
+    if not is_available(name):
+        raise UserError(f"This machine has no {name} device: use --device auto or cpu.")
+    return cast(Device, name)
+
+
+def choose_threads(threads: int) -> int:
+    """Return the number of threads to use.
+
+    Args:
+        threads: Number of threads, or 0 for one per available core.
+    """
+    return threads or available_cores()
+
+
+def precision_context(name: str, device: torch.device) -> Precision:
+    """Return the factory of the context manager for forward passes.
+
+    Losses convert their inputs to float32 at least.
+
+    Args:
+        name: `32-true`, or `bf16-mixed` for float32 weights and bfloat16 products.
+        device: Device of the network.
+    """
+    if name == "32-true":
+        return FULL_PRECISION
+    return lambda: torch.autocast(device.type, torch.bfloat16)
 
 
 def keep_freed_memory() -> None:
-    """Large tensors are freed and wanted again in every step. By default the C library gives those above 32 MB back
-    to the system each time, which then has to clear every page anew: a third of the time at batch 1024."""
-    trim_threshold, mmap_threshold, mmap_max = -1, -3, -4  # their numbers in malloc.h
-    with suppress(OSError, AttributeError, TypeError):  # another C library
+    """Configure the C library to reuse freed memory instead of returning it to the system.
+
+    Every training step frees and allocates large tensors. By default, blocks above 32 MB are returned to the system,
+    which clears every page of the next allocation: a third of the time at batch size 1024.
+    """
+    trim_threshold, mmap_threshold, mmap_max = -1, -3, -4  # constants of malloc.h
+    with suppress(OSError, AttributeError, TypeError):  # not available in every C library
         mallopt = ctypes.CDLL(None).mallopt
-        if not mallopt(mmap_threshold, 1 << 30):  # older ones refuse so much
+        if not mallopt(mmap_threshold, 1 << 30):  # older versions reject values this large
             mallopt(mmap_max, 0)
         mallopt(trim_threshold, (1 << 31) - 1)
 
 
 def require_compiler(compile_: str) -> None:
+    """Check that the C++ compiler that `torch.compile` needs is installed.
+
+    Args:
+        compile_: Value of `numerics.compile`.
+
+    Raises:
+        UserError: If compilation is enabled and the compiler is not installed.
+    """
     name = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
     if compile_ != "none" and shutil.which(name) is None:
         raise UserError(
             f"numerics.compile is {compile_}, which needs a C++ compiler, and {name} was not found: install one, "
-            "name it in the variable CXX, or leave out --compile."
+            "set the environment variable CXX, or omit --compile."
         )
 
 
-def choose_threads(wanted: int) -> int:
-    """0: as many as there are cores."""
-    return wanted or available_cores()
-
-
 def explain_torch_error(error: Exception) -> str | None:
-    """A sentence for what torch says in its own words, if it is something that a user can change."""
-    said = str(error).lower()
-    if isinstance(error, MemoryError) or "out of memory" in said or "can't allocate memory" in said:
-        return "There is not enough memory: make train.batch_size or runtime.eval_batch_size smaller, or the network."
-    if "expected more than 1 value per channel" in said:
+    """Return a message for an error of torch that the user can avoid.
+
+    Args:
+        error: Error.
+
+    Returns:
+        Message, or None for any other error.
+    """
+    text = str(error).lower()
+    if isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text:
         return (
-            "A batch holds a single image whose last map is one pixel, and batch norm needs more: choose another "
-            "train.batch_size (or finetune.batch_size), or larger images."
+            "There is not enough memory: reduce train.batch_size, runtime.eval_batch_size or the size of the network."
+        )
+    if "expected more than 1 value per channel" in text:
+        return (
+            "Batch norm needs more than one value per channel, but a batch has a single image and its last map has "
+            "one pixel: change train.batch_size (or finetune.batch_size), or use larger images."
         )
     return None

@@ -1,7 +1,7 @@
-"""One batch over several processes: who computes which part, and how the parts come together again.
+"""Data-parallel processes: how a batch is divided and how results are combined.
 
-Every process holds the whole network, the whole memory and the whole record; only the images are divided. A batch is
-cut into consecutive shards by its size alone, so every process knows the shard of every other without asking.
+Every process has the complete network, memory and record; only images are divided. The shards of a batch are
+consecutive and depend on its size alone, so every process knows the shard of every other process.
 """
 
 from __future__ import annotations
@@ -21,69 +21,78 @@ from torch import Tensor, nn
 
 from ..errors import RunFailed
 from ..losses.common import at_least_float32
-from ..structs import Batch, Output, Step
+from ..structs import Output, Step
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 T = TypeVar("T")
-PARENT_SECONDS = 5.0  # in which a process has to end by itself when the one that started it is gone
+PARENT_SECONDS = 5.0  # time for a process to end by itself after its parent process is gone
 
 
 def shard_sizes(count: int, size: int) -> list[int]:
-    """How many of `count` things each of `size` processes takes: as equal as can be, the first ones more."""
+    """Return how many of `count` items each of `size` processes gets: almost equal, the first ones more."""
     return [count // size + (rank < count % size) for rank in range(size)]
 
 
 class ProcessGroup(Protocol):
+    """The processes of a run, seen from one of them."""
+
     rank: int
     size: int
 
     @property
     def is_leader(self) -> bool:
-        """Whether this is rank 0, which writes files and prints."""
+        """Whether this process is rank 0, which writes files and prints."""
         ...
 
     def shard(self, count: int) -> slice:
-        """This process's share of so many things."""
+        """Return the items of `count` that belong to this process."""
         ...
 
     def sum_sizes(self, own: int) -> int:
-        """Of all processes."""
+        """Return the sum of a number over all processes."""
         ...
 
     def loss_weight(self, own: int, count: int) -> float:
-        """What a mean over one's own share is to be multiplied by, so that the average over processes of its gradients
-        is the gradient of the mean over all."""
+        """Return the factor for the mean loss of this process's shard.
+
+        With it, the average gradient over processes is the gradient of the mean loss over all `count` samples. `own`
+        is the size of the shard.
+        """
         ...
 
     def gather_step(self, step: Step, count: int) -> Step:
-        """The step with the samples of all processes; gradients flow back to one's own."""
+        """Return the step with the samples of all processes. Gradients flow back to those of this process."""
         ...
 
     def gather_rows(self, own: Tensor, count: int) -> Tensor:
-        """The rows of all processes, in order, without gradient."""
+        """Return the rows of all processes in order of their ranks, without gradient."""
         ...
 
-    def sum(self, values: Tensor) -> Tensor: ...
+    def sum(self, values: Tensor) -> Tensor:
+        """Return the sum of a tensor over all processes."""
+        ...
 
-    def any(self, flag: bool) -> bool: ...
+    def any(self, flag: bool) -> bool:
+        """Return whether the flag is set in any process."""
+        ...
 
     def broadcast(self, make: Callable[[], T]) -> T:
-        """What the leading process makes, for all."""
+        """Return the result of `make` in rank 0 to all processes."""
         ...
 
     def wrap_network(self, network: nn.Module) -> nn.Module:
-        """The network whose gradients are averaged over the processes."""
+        """Return the network with gradients that are averaged over processes."""
         ...
 
     def share_buffers(self, network: nn.Module) -> None:
-        """Give all processes the leader's buffers: batch-norm statistics, which each has from its own images."""
+        """Copy the buffers of rank 0 to all processes: batch-norm statistics depend on the images of a process."""
         ...
 
 
 class SingleProcess:
-    """One process, to which everything belongs."""
+    """The group of a run with a single process."""
 
     rank, size, is_leader = 0, 1, True
 
@@ -115,14 +124,14 @@ class SingleProcess:
         return network
 
     def share_buffers(self, network: nn.Module) -> None:
-        """There is nobody to share with."""
+        """Do nothing."""
 
 
 SINGLE_PROCESS = SingleProcess()
 
 
 class DistributedGroup:
-    """Several processes, started by lightning-fabric or by torchrun."""
+    """The group of several processes, started by lightning-fabric or torchrun."""
 
     def __init__(self, fabric: Fabric):
         self.fabric = fabric
@@ -143,22 +152,25 @@ class DistributedGroup:
         return self.size * own / count
 
     def gather_step(self, step: Step, count: int) -> Step:
-        sizes = shard_sizes(count, self.size)
-        batch = Batch(
+        sizes, mixed = shard_sizes(count, self.size), step.batch.mixed
+        batch = step.batch._replace(
             images=step.batch.images[:0],
             labels=self._cat(step.batch.labels, sizes),
             is_new=self._cat(step.batch.is_new.to(torch.uint8), sizes).bool(),
-            carried=None if step.batch.carried is None else self._cat(step.batch.carried, sizes),
+            stored=None if step.batch.stored is None else self._cat(step.batch.stored, sizes),
+            second=None if step.batch.second is None else step.batch.second[:0],
+            mixed=mixed and mixed._replace(labels=self._cat(mixed.labels, sizes)),
         )
-        student, teacher = (self._whole_output(one, sizes) for one in (step.student, step.teacher))
-        return Step(batch, student, teacher, step.task, step.classes)
+        outputs = ("student", "teacher", "second", "second_teacher")
+        gathered = {name: self._gather_output(getattr(step, name), sizes) for name in outputs}
+        return step._replace(batch=batch, **gathered)
 
-    def _whole_output(self, output: Output | None, sizes: list[int]) -> Any:
-        """Features and scores, which the losses over a batch read; maps stay where they are."""
+    def _gather_output(self, output: Output | None, sizes: list[int]) -> Any:
+        """Return features and scores of all processes. Maps, which no loss over a batch reads, are omitted."""
         if output is None:
             return None
         features, scores = (
-            _Gather.apply(at_least_float32(one), sizes, self.rank) for one in (output.features, output.scores)
+            _Gather.apply(at_least_float32(rows), sizes, self.rank) for rows in (output.features, output.scores)
         )
         return Output((), features, scores, output.scale)
 
@@ -166,7 +178,7 @@ class DistributedGroup:
         return self._cat(own, shard_sizes(count, self.size))
 
     def _cat(self, own: Tensor, sizes: list[int]) -> Tensor:
-        """By way of the group's device: GPUs exchange only what is on them."""
+        """Gather rows on the device of the group, because NCCL requires tensors on a GPU."""
         return gather(own.to(self.fabric.device), sizes).to(own.device)
 
     def sum(self, values: Tensor) -> Tensor:
@@ -178,9 +190,9 @@ class DistributedGroup:
         return bool(self.sum(torch.tensor(int(flag))) > 0)
 
     def broadcast(self, make: Callable[[], T]) -> T:
-        found: list[Any] = [make() if self.is_leader else None]
-        dist.broadcast_object_list(found, src=0)
-        result: T = found[0]
+        objects: list[Any] = [make() if self.is_leader else None]
+        dist.broadcast_object_list(objects, src=0)
+        result: T = objects[0]
         return result
 
     def wrap_network(self, network: nn.Module) -> nn.Module:
@@ -194,18 +206,28 @@ class DistributedGroup:
 
 
 def gather(own: Tensor, sizes: Sequence[int]) -> Tensor:
-    """The rows of all processes, in their order. sizes: how many rows each has."""
-    most = max(sizes)
-    room = own.new_zeros((most, *own.shape[1:]))
-    room[: len(own)] = own.detach()
-    parts = [torch.empty_like(room) for _ in sizes]
-    dist.all_gather(parts, room)
+    """Return the rows of all processes in order of their ranks.
+
+    Args:
+        own: Rows of this process, (n, ...).
+        sizes: Number of rows of each process.
+
+    Returns:
+        All rows, (sum of sizes, ...), without gradient.
+    """
+    padded = own.new_zeros((max(sizes), *own.shape[1:]))
+    padded[: len(own)] = own.detach()
+    parts = [torch.empty_like(padded) for _ in sizes]
+    dist.all_gather(parts, padded)
     return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
 
 
 class _Gather(torch.autograd.Function):
-    """Every process computes the same loss of all rows, so each has the full gradient of its own rows at hand: nothing
-    is sent back. Gradients are averaged over processes later, hence the factor."""
+    """Gather rows with a gradient for those of this process.
+
+    Every process computes the same loss over all rows, so it has the full gradient of its rows without communication.
+    Gradients are averaged over processes later, hence the factor.
+    """
 
     @staticmethod
     def forward(ctx: Any, own: Tensor, sizes: list[int], rank: int) -> Tensor:
@@ -219,7 +241,17 @@ class _Gather(torch.autograd.Function):
 
 
 def launch(devices: int, nodes: int, accelerator: str, minutes: float = 30.0) -> ProcessGroup:
-    """The processes of a run: this one, and as many more as are asked for, which start by repeating the command."""
+    """Start the processes of a run, which repeat the command of this process.
+
+    Args:
+        devices: Processes on each machine.
+        nodes: Number of machines.
+        accelerator: `cpu`, `cuda` or `mps`.
+        minutes: How long a process waits for the others.
+
+    Returns:
+        The group of processes.
+    """
     if devices * nodes == 1:
         return SingleProcess()
     from lightning_fabric import Fabric
@@ -227,7 +259,7 @@ def launch(devices: int, nodes: int, accelerator: str, minutes: float = 30.0) ->
 
     if os.environ.get("LOCAL_RANK", "0") != "0":
         threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # cscct reports the number of processes itself
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # cscct prints the number of processes
     backend = "nccl" if accelerator == "cuda" else "gloo"
     strategy = DDPStrategy(process_group_backend=backend, timeout=timedelta(minutes=minutes))
     fabric = Fabric(accelerator=accelerator, devices=devices, num_nodes=nodes, strategy=strategy)
@@ -236,25 +268,25 @@ def launch(devices: int, nodes: int, accelerator: str, minutes: float = 30.0) ->
 
 
 def _end_with_parent(parent: int) -> None:
-    """A process that waits for others hears nothing, and would wait for one that is gone for as long as `minutes`."""
+    """End this process after its parent: it would otherwise wait for lost processes until the timeout."""
     while os.getppid() == parent:
         time.sleep(1.0)
     time.sleep(PARENT_SECONDS)
     os._exit(1)
 
 
-SIGNS = ("connection closed by peer", "connection reset", "gloo", "nccl", "broken pipe", "timed out")
+LOST_PROCESS = ("connection closed by peer", "connection reset", "gloo", "nccl", "broken pipe", "timed out")
 
 
 @contextmanager
 def explain_lost_processes() -> Iterator[None]:
-    """A process of the group that ends breaks the connections of the others: they end too, with a sentence."""
+    """Turn the error of a broken connection, caused by the end of another process, into a `RunFailed`."""
     try:
         yield
     except RuntimeError as error:
-        if not dist.is_initialized() or not any(sign in str(error).lower() for sign in SIGNS):
+        if not dist.is_initialized() or not any(text in str(error).lower() for text in LOST_PROCESS):
             raise
         raise RunFailed(
-            "Another process of this run has ended, so this one cannot go on. What the last checkpoint holds is not "
-            "lost: `cscct resume RUN_DIR` goes on, with as many processes as you like (--devices)."
+            "Another process of this run has ended, so this one cannot continue. `cscct resume RUN_DIR` continues from "
+            "the last checkpoint, with any number of processes (--devices)."
         ) from error

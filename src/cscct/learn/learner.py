@@ -1,60 +1,56 @@
-"""The order of events in a task."""
+"""Learner: the sequence of steps that learns a task."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..data import Stream
-from ..data.batches import Pool, join, training_batches
+from ..data.batches import Pool, training_batches
 from ..errors import RunFailed
-from ..losses import Term, WeightedSum
-from ..memory import PAYLOADS, Memory, class_mean, pad_carried
-from ..methods import AFTER_TASK, TaskEnd
-from ..nets import IMPRINTS, Network, Top, Trunk, for_inference
-from ..nets.trunk import join as join_backbone
-from ..predictors import PREDICTORS, ClassStatistics, LinearPredictor
+from ..features import ClassStatistics, FittedPredictor, class_mean, fit_predictors, ncm, nearest_mean
+from ..losses import WeightedSum
+from ..memory import STORED_TARGETS, Memory
+from ..methods import AFTER_TASK, Extension, TaskContext
+from ..nets import IMPRINTS, FrozenStages, Network, for_inference
+from ..nets.frozen import join as join_backbone
 from ..seeding import derive, generator
-from ..specs import Finetune, NetworkSpec, PredictSpec, Stage
-from ..structs import Batch, SeenClasses, Task
+from ..specs import Finetune, Stage
+from ..structs import Batch, Part, SeenClasses, Task
+from .device import precision_context
 from .distributed import SINGLE_PROCESS, ProcessGroup
-from .loop import Listener, MomentumBuffers, StageInputs, StagePosition, StepHook, run_stage
-from .precision import precision_of
-from .predict import LINEAR, Evaluation, Evaluator
-
-
-@dataclass(frozen=True)
-class LearnerConfig:
-    """How to learn a task, in plain values."""
-
-    terms: tuple[Term, ...]
-    network: NetworkSpec
-    train: Stage
-    finetune: Finetune | None
-    predict: PredictSpec
-    seed: int
-    eval_batch_size: int
-    precision: str = "32-true"
-    fold: bool = True
-    compile: str = "none"
-
-
-@dataclass(frozen=True)
-class Resume:
-    """The position within a task that a checkpoint holds."""
-
-    stage: str  # "train" or "finetune"
-    position: StagePosition
-    buffers: MomentumBuffers
+from .evaluation import Evaluation, Evaluator
+from .loop import StageInputs, StepHook, TrainingListener, run_stage
+from .plan import LearnerConfig, Pools, Resume
 
 
 class Learner:
-    """A network, its memory and its teacher, taken through the tasks of a stream one by one."""
+    """Network with exemplar memory and teacher that learns the tasks of a stream one after another.
+
+    Args:
+        network: Network to train. It is moved to the device.
+        memory: Exemplar memory.
+        config: How tasks are learned.
+        stream: Tasks.
+        device: Device of the computation.
+        group: Processes that share the work.
+        frozen: Frozen stages whose outputs the stream contains. The network then has only the trained stages.
+
+    Attributes:
+        teacher: Frozen copy of the network of the previous task, while a task is learned.
+        extension: State and events of the method.
+        means: Unit class means for the `nme` predictor, shape (classes seen, d).
+        linear: Fitted predictors on features, by name.
+        statistics: Statistics of all images of each class, if the backbone is not trained.
+        similarity: Cosine similarities of class means in the previous feature space, shape (new classes, old classes).
+        previous_means: Class means in the previous feature space, shape (classes seen, d), while a task is learned.
+    """
 
     def __init__(
         self,
@@ -64,113 +60,172 @@ class Learner:
         stream: Stream,
         device: torch.device,
         group: ProcessGroup = SINGLE_PROCESS,
-        trunk: Trunk | None = None,
+        frozen: FrozenStages | None = None,
     ):
-        """trunk: frozen stages that the images of the stream have been through; the network has those after them."""
-        self.trunk = trunk
+        self.frozen = frozen
         self.network = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.memory, self.config, self.stream, self.device = memory, config, stream, device
-        self.group = group
-        self.precision = precision_of(config.precision, device)
+        self.group, self.pools = group, Pools(stream, memory)
+        self.precision = precision_context(config.precision, device)
         self.prepare = partial(for_inference, fold=config.fold, compiled=config.compile != "none")
         self.evaluator = Evaluator(self.network, config.eval_batch_size, device, group, self.precision, self.prepare)
         if config.compile == "all":
             self.network.backbone.compile()
-        self.teacher: Network | None = None  # the previous network, while a task is learned
-        self.means = torch.empty(0)  # (classes seen, d), for the nearest-mean predictor
-        self.linear: dict[str, LinearPredictor] = {}  # the other predictors on features
-        self.statistics: dict[int, ClassStatistics] = {}  # of all images of each class, where nothing is trained
-        self.similarity = torch.empty(0)  # (new classes, old classes): cosines in the previous feature space
-        self.previous_means = torch.empty(0)  # (classes seen, d): mean directions there, while a task is learned
+        self.extension = replace(config.extension) if config.extension is not None else Extension()
+        self.teacher: Network | None = None
+        self.means = torch.empty(0)
+        self.linear: dict[str, FittedPredictor] = {}
+        self.statistics: dict[int, ClassStatistics] = {}
+        self.class_statistics: list[ClassStatistics] = []  # of the features that the predictors were fitted to
+        self.similarity = torch.empty(0)
+        self.previous_means = torch.empty(0)
+        resets = any(stage.reset == "network" for stage in (config.train, *config.stages.values()))
+        self.initial = copy.deepcopy(self.network.backbone.state_dict()) if resets else None
 
     def learn(
         self,
         task: Task,
-        listener: Listener,
+        listener: TrainingListener,
         ready: Mapping[str, Tensor] | None = None,
         on_step: StepHook | None = None,
         resume: Resume | None = None,
     ) -> None:
         """Learn the classes of a task.
 
-        ready: weights that identical training gave in an earlier run. on_step: called after every step; may
-        write a checkpoint. resume: the position in a checkpoint of this task; `restore` comes first.
+        Args:
+            task: Task to learn.
+            listener: Notified of steps and epochs.
+            ready: Result of `first_task_tensors` of a run with identical training. Training is skipped.
+            on_step: Called after every step, for example to write a checkpoint.
+            resume: Position to continue from. `restore` must be called first.
+
+        Raises:
+            RunFailed: If weights or class means are not finite.
         """
-        if not self.config.network.trained:
+        if not self.config.network.train_backbone:
             self._collect(task, listener)
             return
+        context = self._context(task)
         if resume is None:
-            self.teacher = None if task.is_first else self.network.frozen_copy()
-            guessed = not task.is_first or self.config.network.imprint_first  # rows of new classes, from features
-            features = self._class_features(task) if guessed else ()
-            self._locate_classes(task, features)
-            self.network.head.grow(self._first_rows(task, features))
-        if ready is not None:
-            self.network.load(ready)
-        elif resume is None or resume.stage == "train":
-            self._train(task, listener, on_step, resume)
-        if resume is None or resume.stage == "train":
-            self._herd(task)
-        if self.config.finetune is not None and not task.is_first:
-            self._finetune(task, self.config.finetune, listener, on_step, resume)
-            if self.config.finetune.batch_norm == "drift" and not self.network.frozen_norms:  # features have changed
+            self._begin_task(context, ready)
+        stages = list(self.config.stages_of(task).items()) if ready is None else []
+        names = [name for name, _ in stages]
+        for name, stage in stages[names.index(resume.stage) if resume else 0 :]:
+            self._run_stage(name, stage, context, (listener, on_step, resume))
+            if self._changes_features(stage):
                 self._herd(task)
-        self._end_task(task)
+        if ready is not None:
+            self._herd(task)
+        self._end_task(context, trained=ready is None)
         self.teacher = None
         self.previous_means = torch.empty(0)
         _check_finite(self.network.state_dict(), task)
-        self.means, statistics = self.evaluator.class_means(
-            self.stream.train_view, self.memory.exemplars, self.config.predict.nme_aug
-        )
-        _check_finite({"of the class means": self.means}, task)  # large weights give infinite features
-        self.linear = {name: PREDICTORS[name](statistics) for name in LINEAR}
+        self._update_predictors(task)
 
-    def _collect(self, task: Task, listener: Listener) -> None:
+    def _begin_task(self, context: TaskContext, ready: Mapping[str, Tensor] | None) -> None:
+        """Set the teacher and extend the network by the classes of the task."""
+        task = context.task
+        self.teacher = None if task.is_first else self.network.frozen_copy()
+        imprint = not task.is_first or self.config.network.imprint_first
+        features = self._class_features(task) if imprint else ()
+        self._compare_classes(task, features)
+        if not task.is_first:
+            self.network.grow(context.generator("grow"))
+        self.network.head.grow(self._initial_weights(task, features))
+        if ready is None:
+            self.extension.begin_task(replace(context, teacher=self.teacher))
+            self.extension.state_dict()  # reports state that cannot be saved before the task is trained
+        else:
+            state = _unprefixed("extension.", ready)
+            self.network.load({name: tensor for name, tensor in ready.items() if not name.startswith("extension.")})
+            self.extension.load_state_dict({name: tensor.to(self.device) for name, tensor in state.items()})
+
+    def first_task_tensors(self) -> dict[str, Tensor]:
+        """Return what other runs need to skip the training of the first task: weights and state of the extension."""
+        return {**self.network.state_dict(), **_prefixed("extension.", self.extension.state_dict())}
+
+    def _context(self, task: Task) -> TaskContext:
+        return TaskContext(
+            network=self.network,
+            task=task,
+            held_back=lambda: self._held_back(task),
+            teacher=self.teacher,
+            device=self.device,
+            batches=partial(self.pools.batches, self.device, task),
+            generator=lambda key: generator(self.config.seed, task.index, "extension", key),
+        )
+
+    def _update_predictors(self, task: Task) -> None:
+        """Compute class means and predictors from the exemplars or, without a memory, from statistics."""
+        if self.memory.quota(task.n_seen):
+            view, variant, keep = self.stream.train_view, self.config.predict.nme_aug, self.config.keep_samples
+            self.means, self.class_statistics = self.evaluator.class_means(view, self.memory.exemplars, variant, keep)
+        else:
+            self._add_statistics(task, self._class_features(task))
+        _check_finite({"of the class means": self.means}, task)  # large weights give infinite features
+        self.linear = fit_predictors(self.config.predictors, self.class_statistics, self.config.seed)
+
+    def _add_statistics(self, task: Task, features: tuple[Tensor, ...]) -> None:
+        """Add statistics of the new classes; those of earlier classes stay as they are."""
+        new = [ClassStatistics.of(rows, keep_samples=self.config.keep_samples) for rows in features]
+        self.statistics |= dict(zip(task.classes, new, strict=True))
+        self.class_statistics = list(self.statistics.values())
+        self.means = ncm(self.class_statistics).weight
+
+    def _collect(self, task: Task, listener: TrainingListener) -> None:
         """Learn a task without training, in one pass over its images: statistics of the features are kept, and nothing
         that is known of other classes changes."""
         features = self._class_features(task)
         listener.step(task, "features", 0, 1, sum(map(len, features)), {})
-        self._locate_classes(task, features)
-        self.statistics |= dict(zip(task.classes, map(ClassStatistics.of, features), strict=True))
+        self._compare_classes(task, features)
         self._herd(task, features)
-        known = list(self.statistics.values())
-        self.means = PREDICTORS["ncm"](known).weight
+        self._add_statistics(task, features)
         _check_finite({"of the class means": self.means}, task)
         self.network.head.grow(self.means[task.n_old :])
-        self.linear = {name: PREDICTORS[name](known) for name in LINEAR}
+        self.linear = fit_predictors(self.config.predictors, self.class_statistics, self.config.seed)
 
     def whole_network(self) -> Network:
-        """The network from images to scores, frozen stages included."""
-        if self.trunk is None:
+        """Return the network from images to scores, including frozen stages."""
+        if self.frozen is None:
             return self.network
         net = self.network
-        backbone = join_backbone(self.trunk, cast(Top, net.backbone))
+        backbone = join_backbone(self.frozen, net.backbone)
         return Network(backbone, net.head, relu_head=net.relu_head, frozen_norms=net.frozen_norms)
 
     def tensors(self) -> dict[str, Tensor]:
-        """All weights that training may change, for a checkpoint; with `memory.exemplars` and the position in a stage,
-        all there is to know."""
+        """Return the tensors of a checkpoint.
+
+        Together with `memory.exemplars` and the position in a stage, they are the complete state.
+        """
         teacher = self.teacher.state_dict() if self.teacher is not None else {}
-        found = {"means": self.means, "similarity": self.similarity, "previous_means": self.previous_means}
-        carried = {str(label): rows for label, rows in self.memory.carried.items()}
-        found |= _prefixed("carried.", carried) | _prefixed("network.", self.network.state_dict())
-        for label, one in self.statistics.items():
-            found |= _prefixed(f"statistics.{label}.", one.tensors())
-        return found | _prefixed("teacher.", teacher)
+        state = {"means": self.means, "similarity": self.similarity, "previous_means": self.previous_means}
+        stored = {str(label): rows for label, rows in self.memory.stored.items()}
+        state |= _prefixed("stored.", stored) | _prefixed("network.", self.network.state_dict())
+        for label, stats in self.statistics.items():
+            state |= _prefixed(f"statistics.{label}.", stats.tensors())
+        state |= _prefixed("extension.", self.extension.state_dict())
+        return state | _prefixed("teacher.", teacher)
 
     def restore(self, tensors: Mapping[str, Tensor], exemplars: Mapping[int, list[int]]) -> None:
-        """Restore the state of a checkpoint."""
+        """Restore the state of a checkpoint.
+
+        Args:
+            tensors: Result of `tensors`.
+            exemplars: Exemplars of each class.
+        """
         self.memory.exemplars = {label: list(ranked) for label, ranked in exemplars.items()}
-        carried = _unprefixed("carried.", tensors)
-        self.memory.carried = {label: carried[str(label)] for label in exemplars if str(label) in carried}
+        stored = _unprefixed("stored.", tensors)
+        self.memory.stored = {label: stored[str(label)] for label in exemplars if str(label) in stored}
         self.means, self.similarity = tensors["means"], tensors["similarity"]
-        self.previous_means = tensors.get("previous_means", torch.empty(0))  # none in checkpoints of 0.2
+        self.previous_means = tensors["previous_means"]
         statistics = _unprefixed("statistics.", tensors)
-        labels = sorted(exemplars) if statistics else ()
+        labels = sorted({int(name.partition(".")[0]) for name in statistics})
         self.statistics = {
             label: ClassStatistics.from_tensors(_unprefixed(f"{label}.", statistics)) for label in labels
         }
         self.network.load(_unprefixed("network.", tensors))
+        state = _unprefixed("extension.", tensors)
+        self.extension.load_state_dict({name: tensor.to(self.device) for name, tensor in state.items()})
         teacher = _unprefixed("teacher.", tensors)
         self.teacher = None
         if teacher:
@@ -179,128 +234,145 @@ class Learner:
             self.teacher.requires_grad_(False)
 
     def planned_images(self, task: Task) -> int:
-        """Training images over all epochs of a task: what progress is measured against."""
-        return sum(epochs * images for epochs, images in self._plan(task).values())
+        """Return the number of training images of a task over all epochs, the total of its progress.
+
+        Args:
+            task: Task.
+        """
+        return sum(epochs * images for epochs, images in self.pools.plan(self.config, task).values())
 
     def images_until(self, task: Task, resume: Resume) -> int:
-        """Those of them that an earlier process has done."""
-        plan = self._plan(task)
-        before = plan["train"][0] * plan["train"][1] if resume.stage == "finetune" else 0
-        return before + resume.position.epoch * plan[resume.stage][1] + resume.position.images
+        """Return the number of these images before a position in a checkpoint.
 
-    def _plan(self, task: Task) -> dict[str, tuple[int, int]]:
-        """Epochs, and images in each, of the stages of a task."""
-        quota = self.memory.quota(task.n_old) if task.n_old else 0
-        new = sum(len(self._images(label, task)) for label in task.classes)
-        if not self.config.network.trained:
-            return {"train": (1, new)}
-        train, finetune = self.config.train, self.config.finetune
-        plan = {"train": (train.epochs, train.images(new + quota * task.n_old))}
-        if finetune is not None and not task.is_first:
-            plan["finetune"] = (finetune.epochs, finetune.images(self.memory.quota(task.n_seen) * task.n_seen))
-        return plan
+        Args:
+            task: Task.
+            resume: Position in the task.
+        """
+        plan = self.pools.plan(self.config, task)
+        before = list(plan)[: list(plan).index(resume.stage)]
+        images = sum(plan[stage][0] * plan[stage][1] for stage in before)
+        return images + resume.position.epoch * plan[resume.stage][1] + resume.position.images
 
-    def evaluate(self, task: Task) -> Evaluation:
-        """On the test images of all classes seen, class by class."""
-        indices, labels = self.stream.seen_test(task.n_seen)
-        return self.evaluator.test(self.stream.test_view, indices, labels, self.means, self.linear)
+    def evaluate(self, task: Task, part: Part = "test") -> Evaluation:
+        """Evaluate all predictors on the test or validation images of the classes seen so far.
 
-    def _locate_classes(self, task: Task, features: tuple[Tensor, ...]) -> None:
-        """Mean directions of old and new classes in the previous feature space, and what controlled transfer keeps of
-        them, class by class: the cosines between new and old ones."""
+        Args:
+            task: Last task that has been learned.
+            part: `test` or `validation`.
+        """
+        indices, labels = self.stream.seen_images(task.n_seen, part)
+        view = self.stream.test_view if part == "test" else self.stream.train_view
+        predictors = {"nme": nearest_mean(self.means), **self.linear}
+        return self.evaluator.test(view, indices, labels, predictors, self.stream.task_of_classes(task.n_seen))
+
+    def _compare_classes(self, task: Task, features: tuple[Tensor, ...]) -> None:
+        """Compute class means in the previous feature space, and the cosines between new and old classes."""
         self.similarity = self.previous_means = torch.empty(0)
         if not task.is_first:
-            new = torch.stack([class_mean(one) for one in features])
+            new = torch.stack([class_mean(rows) for rows in features])
             self.similarity, self.previous_means = new @ self.means.T, torch.cat([self.means, new])
 
-    def _first_rows(self, task: Task, features: tuple[Tensor, ...]) -> Tensor:
+    def _initial_weights(self, task: Task, features: tuple[Tensor, ...]) -> Tensor:
+        """Return the initial weights of the new classes, (new classes * proxies_per_class, d)."""
         head, spec = self.network.head, self.config.network
-        fresh = head.fresh_rows(task.n_new, generator(self.config.seed, task.index, "head"))
+        random = head.init_weights(task.n_new, generator(self.config.seed, task.index, "head"))
         if not features or spec.imprint == "none":
-            return fresh
+            return random
         seed = derive(self.config.seed, task.index, spec.imprint) % 2**32
-        rows = fresh if task.is_first else head.weight.detach().cpu()  # those that the new ones are to be as long as
-        return IMPRINTS[spec.imprint](features, rows, head.rows_per_class, seed)
-
-    def _images(self, label: int, task: Task) -> tuple[int, ...]:
-        """The images of a new class that are trained on: all but the last ones, if some are held back."""
-        members = self.stream.train[label]
-        return members[: max(1, len(members) - self.memory.spec.held_back_of(task.n_seen))]
+        rows = random if task.is_first else head.weight.detach().cpu()  # define the norm of the new weights
+        return IMPRINTS[spec.imprint](features, rows, head.proxies_per_class, seed)
 
     def _held_back(self, task: Task) -> tuple[Tensor, Tensor]:
-        """Logits and labels of images of all classes seen that no task was trained on, equally many of each class. A
-        class that came earlier held back as many or more, of which the last are used."""
-        count = self.memory.spec.held_back_of(task.n_seen)
-        members = [self.stream.train[label][1:][-count:] if count else () for label in range(task.n_seen)]
-        labels = torch.tensor([label for label, one in enumerate(members) for _ in one], dtype=torch.int64)
-        indices = torch.tensor([index for one in members for index in one], dtype=torch.int64)
-        return self.evaluator.payload(self.stream.train_view, indices, PAYLOADS["logits"]), labels
+        """Return logits and labels of held-back images of all classes seen, the same number for each class."""
+        indices, labels = self.pools.held_back(task)
+        return self.evaluator.stored_targets(self.stream.train_view, indices, STORED_TARGETS["logits"]), labels
 
-    def _end_task(self, task: Task) -> None:
-        """What the settings ask for once the network has been trained: the head changed, exemplars given what they
-        carry. Those of old classes keep what they have."""
-        act = self.config.network.after_task
-        if act != "none" and not task.is_first:
-            AFTER_TASK[act](TaskEnd(self.network, task, lambda: self._held_back(task)))
-        if self.memory.spec.carry != "none":
-            payload, view = PAYLOADS[self.memory.spec.carry], self.stream.train_view
+    def _end_task(self, context: TaskContext, *, trained: bool) -> None:
+        """Correct the head as `network.after_task` specifies, and store targets with the new exemplars."""
+        correction, task = self.config.network.after_task, context.task
+        if correction != "none" and not task.is_first:
+            AFTER_TASK[correction](context)
+        if trained:  # else weights and state are those at the end of the task
+            self.extension.end_task(replace(context, teacher=self.teacher))
+        if self.memory.spec.store != "none":
+            target, view = STORED_TARGETS[self.memory.spec.store], self.stream.train_view
             for label in task.classes:
                 indices = torch.tensor(self.memory.exemplars[label])
-                self.memory.carried[label] = self.evaluator.payload(view, indices, payload)
+                self.memory.stored[label] = self.evaluator.stored_targets(view, indices, target)
 
     def _class_features(self, task: Task) -> tuple[Tensor, ...]:
-        """Features of all training images of the new classes, a matrix for each, in one pass."""
-        members = [self._images(label, task) for label in task.classes]
-        indices = torch.tensor([index for one in members for index in one])
-        return self.evaluator.features(self.stream.train_view, indices).split([len(one) for one in members])
+        """Return the features of the training images of each new class, (n_i, d)."""
+        members = [self.pools.images(label, task) for label in task.classes]
+        indices = torch.tensor([index for images in members for index in images])
+        return self.evaluator.features(self.stream.train_view, indices).split([len(images) for images in members])
 
-    def _train(self, task: Task, listener: Listener, on_step: StepHook | None, resume: Resume | None) -> None:
-        self.network.requires_grad_(True)
-        head = self.network.head.trainable(old=not self.config.network.freeze_old, scale=True)
-        new = [(label, self._images(label, task)) for label in task.classes]
-        exemplars = list(self.memory.exemplars.items())
-        pool = join(new, exemplars, pad_carried(self.memory.carried, exemplars))
-        loss = WeightedSum(self.config.terms, task)
-        inputs = StageInputs(
-            name="train",
-            task=task,
-            network=self.network,
-            teacher=self._inference_teacher(loss),
-            loss=loss,
-            parameters=[*self.network.backbone.parameters(), *head],
-            batches=lambda epoch, start: self._batches(pool, self.config.train, task, "train", epoch, start),
-            train_mode=True,
-            classes=self._seen_classes(pool),
-            group=self.group,
-            precision=self.precision,
-        )
-        run_stage(inputs, self.config.train, listener, on_step, _start(resume, "train"))
-
-    def _finetune(
-        self, task: Task, stage: Finetune, listener: Listener, on_step: StepHook | None, resume: Resume | None
+    def _run_stage(
+        self,
+        name: str,
+        stage: Stage,
+        context: TaskContext,
+        events: tuple[TrainingListener, StepHook | None, Resume | None],
     ) -> None:
-        self.network.requires_grad_(False)
-        exemplars = list(self.memory.exemplars.items())
-        new, old = exemplars[task.n_old :], exemplars[: task.n_old]
-        pool = join(new, old, pad_carried(self.memory.carried, old))
-        loss = WeightedSum(self.config.terms, task, head_only=True)
+        """Run one stage, from its start or from the position in a checkpoint."""
+        listener, on_step, resume = events
+        task = context.task
+        start = (resume.position, resume.optimizer) if resume is not None and resume.stage == name else None
+        if start is None:
+            self._prepare_stage(name, stage, task)
+        pool = self.pools.pool(task, stage.pool)
+        terms = self.config.terms if stage.loss is None else tuple(stage.loss.values())
+        loss = WeightedSum(terms, task, head_only=stage.part == "head")
         inputs = StageInputs(
-            name="finetune",
+            name=name,
             task=task,
             network=self.network,
             teacher=self._inference_teacher(loss),
             loss=loss,
-            parameters=self.network.head.trainable(old=True, scale=False),
-            batches=lambda epoch, start: self._batches(pool, stage, task, "finetune", epoch, start),
-            train_mode=stage.batch_norm == "drift",
+            parameters=self._trained_parameters(stage),
+            batches=lambda epoch, first: self._batches(pool, stage, task, name, epoch, first),
+            train_mode=not isinstance(stage, Finetune) or stage.batch_norm == "update",
             classes=self._seen_classes(pool),
             group=self.group,
             precision=self.precision,
+            extension=self.extension,
+            context=replace(context, teacher=self.teacher),
+            generator=lambda epoch, step: generator(self.config.seed, task.index, name, epoch, "extension", step),
         )
-        run_stage(inputs, stage, listener, on_step, _start(resume, "finetune"))
+        run_stage(inputs, stage, listener, on_step, start)
+
+    def _prepare_stage(self, name: str, stage: Stage, task: Task) -> None:
+        """Set the teacher, reset weights and select exemplars before a stage starts."""
+        source = generator(self.config.seed, task.index, name, "reset")
+        if stage.teacher == "current":
+            self.teacher = self.network.frozen_copy()
+        if stage.reset == "compress":
+            self.network.compress(source)
+        elif stage.reset in ("head", "network"):
+            self.network.head.reset(source)
+        if stage.reset == "network" and self.initial is not None:
+            self.network.backbone.load_state_dict(self.initial)
+        if stage.pool == "balanced" and name == "train":
+            self._herd(task)
+
+    def _trained_parameters(self, stage: Stage) -> list[nn.Parameter]:
+        """Return the parameters that a stage trains. The others require no gradients."""
+        finetune = isinstance(stage, Finetune) and stage.part == "head"
+        old = finetune or not self.config.network.freeze_old
+        head = self.network.head.trainable(old=old, scale=not finetune)
+        if stage.part == "head":
+            self.network.backbone.requires_grad_(False)
+            backbone = []
+        else:
+            backbone = self.network.trained_backbone(newest=stage.part == "newest")
+        return [*backbone, *head, *cast(Sequence[nn.Parameter], self.extension.parameters())]
+
+    def _changes_features(self, stage: Stage) -> bool:
+        """Return whether features may differ after a stage."""
+        updates = not isinstance(stage, Finetune) or stage.batch_norm == "update"
+        return stage is self.config.train or stage.part != "head" or (updates and not self.network.frozen_norms)
 
     def _seen_classes(self, pool: Pool) -> SeenClasses | None:
-        """For the losses that look at classes; None in the first task."""
+        """Return the class information for losses, or None in the first task."""
         if not len(self.previous_means):
             return None
         counts = torch.bincount(pool.labels, minlength=len(self.previous_means))
@@ -315,24 +387,19 @@ class Learner:
         return training_batches(view, pool, stage, seed, key, self.device, start, self.group.shard)
 
     def _herd(self, task: Task, features: tuple[Tensor, ...] | None = None) -> None:
-        """Shrink what is kept of old classes, choose exemplars of the new ones by the features of all their images, as
-        the network gives them now."""
+        """Reduce the exemplars of old classes, and select exemplars of new classes by their current features."""
         self.memory.shrink(task.n_seen)
-        for label, one in zip(task.classes, features or self._class_features(task), strict=True):
-            self.memory.keep(label, list(self._images(label, task)), one, task.n_seen)
-
-
-def _start(resume: Resume | None, stage: str) -> tuple[StagePosition, MomentumBuffers] | None:
-    return (resume.position, resume.buffers) if resume is not None and resume.stage == stage else None
+        for label, rows in zip(task.classes, features or self._class_features(task), strict=True):
+            self.memory.keep(label, list(self.pools.images(label, task)), rows, task.n_seen)
 
 
 def _check_finite(tensors: Mapping[str, Tensor], task: Task) -> None:
-    """A last step can spoil the weights without any loss to show it."""
+    """Raise an error for tensors with infinite or NaN values: the last step can cause them without a visible loss."""
     for name, tensor in tensors.items():
         if not torch.isfinite(tensor).all():
             raise RunFailed(
                 f"The weights {name} are not finite after task {task.index + 1}. Try a smaller learning rate "
-                "(train.lr) or train.clamp_gradients."
+                "(train.lr) or train.clip_grad_value."
             )
 
 

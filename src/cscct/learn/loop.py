@@ -9,19 +9,20 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from ..errors import RunFailed
 from ..losses import WeightedSum
+from ..methods import Extension, TaskContext
 from ..nets import Network
-from ..optim import OPTIMIZERS
+from ..optim import build_optimizer
 from ..specs import Stage
-from ..structs import Batch, SeenClasses, Step, Task
+from ..structs import Batch, Output, SeenClasses, Step, Task
+from .device import FULL_PRECISION, Precision
 from .distributed import SINGLE_PROCESS, ProcessGroup
-from .precision import FULL, Precision
 
 
-class Listener(Protocol):
+class TrainingListener(Protocol):
     """Callbacks during training."""
 
     def step(self, task: Task, stage: str, epoch: int, epochs: int, images: int, parts: dict[str, float]) -> None: ...
@@ -39,9 +40,9 @@ class StagePosition:
     sums: dict[str, float] = field(default_factory=dict)  # losses of the epoch so far, times images
 
 
-MomentumBuffers = list[Tensor | None]  # the optimiser's state, as `Optimizer.state` has it
+OptimizerState = dict[str, Any]  # the `state_dict` of an optimiser
 StepHook = Callable[
-    [str, StagePosition, Callable[[], MomentumBuffers]], None
+    [str, StagePosition, Callable[[], OptimizerState]], None
 ]  # hears of every step; may write a checkpoint
 
 
@@ -58,42 +59,55 @@ class StageInputs:
     batches: Callable[[int, int], Iterable[Batch]]  # of an epoch, from a step on
     train_mode: bool  # False keeps the batch-norm statistics as they are
     group: ProcessGroup = SINGLE_PROCESS
-    precision: Precision = FULL
+    precision: Precision = FULL_PRECISION
     classes: SeenClasses | None = None  # None in the first task
+    extension: Extension = field(default_factory=Extension)
+    context: TaskContext = None  # type: ignore[assignment]  # required by extensions that read it
+    generator: Callable[[int, int], Generator] = lambda epoch, step: Generator()
 
 
 def run_stage(
     inputs: StageInputs,
     stage: Stage,
-    listener: Listener,
+    listener: TrainingListener,
     on_step: StepHook | None = None,
-    start: tuple[StagePosition, MomentumBuffers] | None = None,
+    start: tuple[StagePosition, OptimizerState] | None = None,
 ) -> None:
     """Train from the beginning, or from the position in a checkpoint."""
-    position, buffers = start or (StagePosition(), [])
-    optimiser = OPTIMIZERS[stage.optimizer](inputs.parameters, stage, buffers)
+    optimizer = build_optimizer(inputs.parameters, stage)
+    position = StagePosition()
+    if start is not None:
+        position, state = start
+        optimizer.load_state_dict(state)
+    extension = inputs.extension
+    prepares = type(extension).prepare_batch is not Extension.prepare_batch
     inputs.network.train(inputs.train_mode)
     network = inputs.group.wrap_network(inputs.network)
     while position.epoch < stage.epochs:
         started, before = time.perf_counter(), position.images
         rate = stage.schedule.rate(stage.lr, position.epoch, stage.epochs)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
         for batch in inputs.batches(position.epoch, position.step):
+            if prepares:
+                batch = extension.prepare_batch(batch, inputs.generator(position.epoch, position.step))
             size = inputs.group.sum_sizes(len(batch.labels))
             total, parts = _losses(inputs, network, batch, size)
             values = _finite(parts, inputs, position)
-            optimiser.clear_gradients()
-            total.backward()
-            if stage.clamp_gradients is not None:
-                nn.utils.clip_grad_value_(inputs.parameters, stage.clamp_gradients)
-            optimiser.step(rate)
+            optimizer.zero_grad()
+            extension.backward(total, parts, inputs.parameters)
+            if stage.clip_grad_value is not None:
+                nn.utils.clip_grad_value_(inputs.parameters, stage.clip_grad_value)
+            optimizer.step()
             inputs.network.head.constrain()
+            extension.after_step(inputs.context)
             position.step += 1
             position.images += size
             for name, value in values.items():
                 position.sums[name] = position.sums.get(name, 0.0) + value * size
             listener.step(inputs.task, inputs.name, position.epoch, stage.epochs, size, values)
             if on_step is not None:
-                on_step(inputs.name, position, lambda: optimiser.state)
+                on_step(inputs.name, position, optimizer.state_dict)
         seconds = time.perf_counter() - started
         listener.epoch(_epoch_record(inputs, position, rate, (position.images - before) / seconds))
         position = StagePosition(epoch=position.epoch + 1)
@@ -117,18 +131,28 @@ def _epoch_record(
 
 def _losses(inputs: StageInputs, network: nn.Module, batch: Batch, size: int) -> tuple[Tensor, dict[str, Tensor]]:
     own, group = len(batch.labels), inputs.group
-    teacher = None
+    teacher = second_teacher = None
     with inputs.precision():
-        student = network(batch.images).first(own)
+        student, second = _outputs(network, batch)
         if inputs.teacher is not None and inputs.loss.needs_teacher:
             with torch.no_grad():
-                teacher = inputs.teacher(batch.images).first(own)
-    step = Step(batch, student, teacher, inputs.task, inputs.classes)
+                teacher, second_teacher = _outputs(inputs.teacher, batch)
+    extension = inputs.extension if type(inputs.extension) is not Extension else None
+    step = Step(batch, student, teacher, inputs.task, inputs.classes, extension, inputs.context, second, second_teacher)
     try:
-        whole = group.gather_step(step, size) if inputs.loss.needs_whole_batch else None
+        whole = group.gather_step(step, size) if inputs.loss.needs_full_batch else None
         return inputs.loss(step, whole, group.loss_weight(own, size))
     except ValueError as error:  # a loss that refuses what it is given
         raise RunFailed(f"Task {inputs.task.index + 1} cannot go on: {error}") from error
+
+
+def _outputs(network: nn.Module, batch: Batch) -> tuple[Output, Output | None]:
+    """Return the outputs for the images of a batch and for their second view, if it has one, from one forward pass."""
+    own, inputs = len(batch.labels), len(batch.images)  # a shard without a sample has one input
+    if batch.second is None:
+        return network(batch.images).first(own), None
+    output: Output = network(torch.cat([batch.images, batch.second]))
+    return output.rows(slice(0, own)), output.rows(slice(inputs, inputs + own))
 
 
 def _finite(parts: dict[str, Tensor], inputs: StageInputs, position: StagePosition) -> dict[str, float]:
@@ -139,6 +163,6 @@ def _finite(parts: dict[str, Tensor], inputs: StageInputs, position: StagePositi
             raise RunFailed(
                 f"The loss {name} became {value} in task {inputs.task.index + 1}, {inputs.name} epoch "
                 f"{position.epoch + 1}, step {position.step + 1}. Try a smaller learning rate (train.lr) or "
-                "train.clamp_gradients."
+                "train.clip_grad_value."
             )
     return values

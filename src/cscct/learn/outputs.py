@@ -1,4 +1,4 @@
-"""Where the outputs of frozen stages are kept: in memory, in a temporary file, or in a file that runs share."""
+"""Storage of the outputs of frozen stages: in memory, in a temporary file, or in files shared by runs."""
 
 from __future__ import annotations
 
@@ -16,31 +16,60 @@ from ..errors import UserError
 
 
 class Outputs:
-    """A row of numbers for each image, filled one by one. shape: of all rows."""
+    """Rows of numbers, one per image, that are filled in any order.
+
+    Args:
+        shape: Number of rows, and shape of a row.
+        dtype: Type of the stored numbers.
+        in_file: Whether the rows are stored in a temporary file instead of memory.
+    """
 
     def __init__(self, shape: tuple[int, ...], dtype: type[np.floating[Any]], *, in_file: bool):
-        self.rows: NDArray[Any] = _room(shape, dtype, in_file)
-        self.there = np.zeros(shape[0], dtype=bool)
+        self.rows: NDArray[Any] = _allocate(shape, dtype, in_file)
+        self.filled = np.zeros(shape[0], dtype=bool)
 
-    def missing(self, numbers: Tensor) -> Tensor:
-        """Those of the rows that are not there yet, each once."""
-        wanted = np.unique(numbers.numpy())
-        return torch.from_numpy(wanted[~self.there[wanted]])
+    def missing(self, indices: Tensor) -> Tensor:
+        """Return the indices of rows that are not filled, without duplicates.
 
-    def put(self, numbers: Tensor, values: Tensor) -> None:
-        limit = float(np.finfo(self.rows.dtype).max)  # beyond it, 16 bits would say infinity
-        self.rows[numbers.numpy()] = values.clamp(-limit, limit).numpy().astype(self.rows.dtype)
-        self.there[numbers.numpy()] = True
+        Args:
+            indices: Row indices, shape (k,).
+        """
+        unique = np.unique(indices.numpy())
+        return torch.from_numpy(unique[~self.filled[unique]])
 
-    def get(self, numbers: Tensor) -> Tensor:
-        return torch.from_numpy(self.rows[numbers.numpy()].astype(np.float32))
+    def put(self, indices: Tensor, values: Tensor) -> None:
+        """Fill rows.
+
+        Args:
+            indices: Row indices, shape (k,).
+            values: Rows, shape (k, ...), float32.
+        """
+        limit = float(np.finfo(self.rows.dtype).max)  # larger values would become infinite in float16
+        self.rows[indices.numpy()] = values.clamp(-limit, limit).numpy().astype(self.rows.dtype)
+        self.filled[indices.numpy()] = True
+
+    def get(self, indices: Tensor) -> Tensor:
+        """Return filled rows, shape (k, ...), float32.
+
+        Args:
+            indices: Row indices, shape (k,).
+        """
+        return torch.from_numpy(self.rows[indices.numpy()].astype(np.float32))
 
 
 class SharedOutputs(Outputs):
-    """In two files that other runs read and fill too, also at the same time: the rows, and a checksum of each.
+    """Rows in files that several runs read and fill, possibly at the same time.
 
-    A row is computed to the same bits by whoever computes it, so it does not matter who writes last. One whose checksum
-    is wrong, because a process or the machine died while it was written, is missing.
+    One file contains the rows, another one their checksums. All runs compute the same bits for a row, so the order of
+    writes does not matter. A row with a wrong checksum, left by a process that was killed, counts as missing.
+
+    Args:
+        path: Path prefix of the files.
+        shape: Number of rows, and shape of a row.
+        dtype: Type of the stored numbers.
+
+    Raises:
+        UserError: If the files cannot be created.
     """
 
     def __init__(self, path: Path, shape: tuple[int, ...], dtype: type[np.floating[Any]]):
@@ -50,31 +79,33 @@ class SharedOutputs(Outputs):
             self.sums = _mapped(path.with_name(path.name + ".sums"), shape[:1], np.uint32)
         except OSError as error:
             raise UserError(
-                f"The outputs of the frozen stages cannot be kept in {path.parent} ({error.strerror}): name another "
-                "folder in runtime.trunk_cache."
+                f"The outputs of the frozen stages cannot be stored in {path.parent} ({error.strerror}): set "
+                "runtime.frozen_cache_dir to another folder."
             ) from error
-        self.there = np.zeros(shape[0], dtype=bool)  # and found to be whole
+        self.filled = np.zeros(shape[0], dtype=bool)  # rows whose checksum has been verified
 
-    def missing(self, numbers: Tensor) -> Tensor:
-        for number in super().missing(numbers).tolist():
-            if self.sums[number] and self.sums[number] == self._sum(number):
-                self.there[number] = True
-        return super().missing(numbers)
+    def missing(self, indices: Tensor) -> Tensor:
+        """Return the indices of rows that are not filled or damaged, without duplicates."""
+        for index in super().missing(indices).tolist():
+            if self.sums[index] and self.sums[index] == self._sum(index):
+                self.filled[index] = True
+        return super().missing(indices)
 
-    def put(self, numbers: Tensor, values: Tensor) -> None:
-        super().put(numbers, values)
-        for number in numbers.tolist():
-            self.sums[number] = self._sum(number)
+    def put(self, indices: Tensor, values: Tensor) -> None:
+        """Fill rows and store their checksums."""
+        super().put(indices, values)
+        for index in indices.tolist():
+            self.sums[index] = self._sum(index)
 
-    def _sum(self, number: int) -> int:
-        return zlib.crc32(self.rows[number].tobytes()) or 1  # 0: nothing was written
+    def _sum(self, index: int) -> int:
+        return zlib.crc32(self.rows[index].tobytes()) or 1  # 0 means that the row is empty
 
 
-def _room(shape: tuple[int, ...], dtype: type[np.floating[Any]], in_file: bool) -> NDArray[Any]:
-    """Memory and disk space are taken by the system as it is filled."""
+def _allocate(shape: tuple[int, ...], dtype: type[np.floating[Any]], in_file: bool) -> NDArray[Any]:
+    """Return an uninitialised array. The system allocates memory and disk space when rows are filled."""
     if not in_file:
         return np.empty(shape, dtype)
-    with tempfile.TemporaryFile() as file:  # the mapping keeps it; it is gone with the process, however that ends
+    with tempfile.TemporaryFile() as file:  # the mapping keeps the file until the process ends
         return np.memmap(file, dtype, mode="w+", shape=shape)
 
 

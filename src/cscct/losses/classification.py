@@ -1,4 +1,4 @@
-"""Cross-entropy over all classes seen, and its balanced form."""
+"""Cross-entropy over all classes seen, plain and balanced."""
 
 from __future__ import annotations
 
@@ -7,35 +7,68 @@ from typing import TYPE_CHECKING
 
 from ..lazy import lazy_module
 from ..structs import Step
-from .common import at_least_float32, check_labels, connected_zero
+from .common import as_tensor, at_least_float32, column_labels, connected_zero
 from .terms import Term, classes_of, register
 
 if TYPE_CHECKING:
     import torch.nn.functional as F
+    from numpy.typing import ArrayLike
     from torch import Tensor
 else:
     F = lazy_module("torch.nn.functional")
 
 
-def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy over all classes seen. logits: (k, classes); labels: (k,)."""
+def cross_entropy(logits: Tensor, labels: Tensor | ArrayLike) -> Tensor:
+    """Cross-entropy over all classes seen, mean over samples.
+
+    Args:
+        logits: Scores before the softmax, shape (k, classes).
+        labels: Class of each sample, shape (k,): integers from 0 to classes − 1.
+
+    Returns:
+        Scalar; 0 for an empty batch.
+
+    Raises:
+        ValueError: If shapes disagree or a label is not a column of `logits`.
+
+    Examples:
+        >>> import torch
+        >>> from cscct.losses import cross_entropy
+        >>> cross_entropy(torch.tensor([[3.0, 3.0], [0.0, 0.0]]), [0, 1])  # log 2
+        tensor(0.6931)
+    """
+    labels = column_labels(labels, logits)
     logits = at_least_float32(logits)
     return F.cross_entropy(logits, labels) if len(labels) else connected_zero(logits)
 
 
-def balanced_cross_entropy(logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
-    """Cross-entropy of logits + log counts: balanced softmax (Ren et al., 2020), mean over samples.
+def balanced_cross_entropy(logits: Tensor, labels: Tensor | ArrayLike, counts: Tensor | ArrayLike) -> Tensor:
+    """Balanced softmax (Ren et al., NeurIPS 2020): cross-entropy of logits + log counts, mean over samples.
 
-    A class with few images is pushed away by all others and seldom pulled. With the counts in the softmax, the logits
-    themselves become those that equally many images of each class would have given.
+    Training images of other classes push a class with few images away more often than its own images pull it. With
+    the counts inside the softmax, the logits approach those that equally many images of each class would give.
 
-    logits: (k, classes); labels: (k,); counts: (classes,), the training images of each class. A class without any has
-    no part in it.
+    Args:
+        logits: Scores before the softmax, shape (k, classes).
+        labels: Class of each sample, shape (k,): integers from 0 to classes − 1.
+        counts: Number of training images of each class, shape (classes,). A class with count 0 is ignored.
+
+    Returns:
+        Scalar; 0 for an empty batch.
+
+    Raises:
+        ValueError: If shapes disagree or a label is not a column of `logits`.
+
+    Examples:
+        >>> import torch
+        >>> from cscct.losses import balanced_cross_entropy
+        >>> balanced_cross_entropy(torch.zeros(1, 2), [0], counts=[1, 3])  # −log 1/4
+        tensor(1.3863)
     """
-    check_labels(labels, logits)
+    labels = column_labels(labels, logits)
+    counts = as_tensor(counts, logits.device)
     if counts.shape != logits.shape[1:]:
-        shape = tuple(counts.shape)
-        raise ValueError(f"counts must have an entry for each of the {logits.shape[1]} classes, not the shape {shape}.")
+        raise ValueError(f"counts must have shape ({logits.shape[1]},), a count per class, not {tuple(counts.shape)}.")
     logits = at_least_float32(logits)
     return F.cross_entropy(logits + counts.to(logits).log(), labels) if len(labels) else connected_zero(logits)
 
@@ -46,6 +79,7 @@ class CrossEntropy(Term):
     """Cross-entropy over all classes seen."""
 
     name = "cross_entropy"
+    with_mixup = "weighted"
     first_task = True
     reads_teacher = False
     trains_head = True
@@ -57,17 +91,19 @@ class CrossEntropy(Term):
 @register
 @dataclass(frozen=True)
 class BalancedCrossEntropy(Term):
-    """Cross-entropy corrected for how many images each class has (balanced softmax)."""
+    """Cross-entropy corrected for the number of images of each class (balanced softmax)."""
 
-    instead: bool = False  # True: in the place of the method's own cross-entropy or NCA; False: added to it
+    replaces_base_loss: bool = False
+    """Whether the loss replaces the cross-entropy or NCA of the method; false: it is added."""
 
     name = "balanced_cross_entropy"
+    with_mixup = "weighted"
     reads_teacher = False
     trains_head = True
 
     @property
     def replaces(self) -> tuple[str, ...]:
-        return ("cross_entropy", "nca") if self.instead else ()
+        return ("cross_entropy", "nca") if self.replaces_base_loss else ()
 
     def value(self, step: Step) -> Tensor:
         return balanced_cross_entropy(step.student.logits, step.batch.labels, classes_of(step).counts)

@@ -1,4 +1,4 @@
-"""LUCIR's two constraints: keep each feature's direction, and keep old classes clear of new ones."""
+"""LUCIR's losses: features keep their direction, and old classes keep a margin to new ones."""
 
 from __future__ import annotations
 
@@ -8,36 +8,89 @@ from typing import TYPE_CHECKING
 from pydantic import PositiveInt
 
 from ..structs import Step
-from .common import at_least_float32, check_labels, check_pair, check_positive, connected_zero, unit
+from .common import (
+    at_least_float32,
+    check_positive,
+    column_labels,
+    connected_zero,
+    masked_mean,
+    may_read_values,
+    unit_pair,
+)
 from .terms import Term, register, teacher_of
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
     from torch import Tensor
 
 
 def less_forget(student: Tensor, teacher: Tensor) -> Tensor:
-    """Mean over samples of 1 − cos(student_i, teacher_i). student, teacher: (k, d)."""
-    check_pair(student, teacher)
+    """Less-forget constraint of LUCIR (Hou et al., CVPR 2019): mean of 1 − cos(student_i, teacher_i).
+
+    Args:
+        student: Features of the network in training, shape (k, d).
+        teacher: Features of the same images from the previous network, shape (k, d). They receive no gradient.
+
+    Returns:
+        Unweighted scalar in [0, 2]; 0 for an empty batch.
+
+    Raises:
+        ValueError: If shapes disagree.
+
+    Examples:
+        >>> import torch
+        >>> from cscct.losses import less_forget
+        >>> teacher = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+        >>> less_forget(5 * teacher, teacher)
+        tensor(0.)
+        >>> less_forget(teacher.flip(1), teacher)
+        tensor(1.)
+    """
+    student_unit, teacher_unit = unit_pair(student, teacher)
     if len(student) == 0:
         return connected_zero(student)
-    return 1 - (unit(student) * unit(teacher.detach())).sum(dim=1).mean()
+    return 1 - (student_unit * teacher_unit).sum(dim=1).mean()
 
 
-def margin_ranking(cosines: Tensor, labels: Tensor, n_old: int, k: int = 2, margin: float = 0.5) -> Tensor:
-    """Mean of max(0, margin − (own cosine − cosine of a new class)) over old-class samples and their k hardest
-    new classes. `cosines` are unscaled, (samples, classes), the first `n_old` columns old. k is cut to the number
-    of new classes. Zero, connected to the graph, when the batch has no sample of an old class.
+def margin_ranking(cosines: Tensor, labels: Tensor | ArrayLike, n_old: int, k: int = 2, margin: float = 0.5) -> Tensor:
+    """Margin ranking loss of LUCIR (Hou et al., CVPR 2019).
+
+    The mean of max(0, margin − (cosines_iy − cosines_ij)) over the samples i of old classes y and the k new classes j
+    with the largest cosines.
+
+    Args:
+        cosines: Unscaled cosines to the classes, shape (samples, classes). The first `n_old` columns are old classes.
+        labels: Class of each sample, shape (samples,): integers from 0 to classes − 1.
+        n_old: Number of old classes.
+        k: New classes per sample; all of them if there are fewer.
+        margin: Difference at which a pair no longer contributes.
+
+    Returns:
+        Unweighted scalar; 0 if the batch has no sample of an old class or all classes are old.
+
+    Raises:
+        ValueError: If shapes disagree, a label is not a column of `cosines` or `k` is not positive.
+
+    Examples:
+        >>> import torch
+        >>> from cscct.losses import margin_ranking
+        >>> margin_ranking(torch.tensor([[0.75, 0.5, -1.0]]), [0], n_old=1)  # mean of 0.25 and 0
+        tensor(0.1250)
     """
-    check_labels(labels, cosines)
+    labels = column_labels(labels, cosines)
     check_positive(k, "k")
     n_new = cosines.shape[1] - n_old
     is_old = labels < n_old
-    if n_new <= 0 or not is_old.any():
+    select_rows = may_read_values(cosines)
+    if n_new <= 0 or (select_rows and not is_old.any()):
         return connected_zero(cosines)
-    old = at_least_float32(cosines)[is_old]
-    own = old.gather(1, labels[is_old, None])  # (h, 1)
-    hardest = old[:, n_old:].topk(min(k, n_new), dim=1).values  # (h, k)
-    return (margin - (own - hardest)).clamp(min=0).mean()
+    values = at_least_float32(cosines)
+    if select_rows:
+        values, labels = values[is_old], labels[is_old]
+    own = values.gather(1, labels[:, None])  # (rows, 1)
+    hardest = values[:, n_old:].topk(min(k, n_new), dim=1).values  # (rows, k)
+    losses = (margin - (own - hardest)).clamp(min=0)
+    return losses.mean() if select_rows else masked_mean(losses, is_old[:, None])
 
 
 @register
@@ -46,6 +99,8 @@ class LessForget(Term):
     """LUCIR: features keep the direction that the previous network gives them."""
 
     name = "less_forget"
+    compares_features = True
+    with_mixup = "same"
 
     def value(self, step: Step) -> Tensor:
         return less_forget(step.student.features, teacher_of(step).features)
@@ -54,13 +109,15 @@ class LessForget(Term):
 @register
 @dataclass(frozen=True)
 class MarginRanking(Term):
-    """LUCIR: exemplars stay closer to their class than to the nearest new ones."""
+    """LUCIR: samples of old classes stay closer to their class than to the nearest new classes."""
 
     k: PositiveInt = 2
+    """Number of new classes that each sample of an old class is compared with, the most similar ones."""
     margin: float = 0.5
+    """Margin between the cosine of the own class and that of a new class."""
 
     name = "margin_ranking"
-    whole_batch = True  # a mean over the old samples only
+    needs_full_batch = True  # a mean over the old samples only
     reads_teacher = False
     trains_head = True
 

@@ -1,4 +1,4 @@
-"""PODNet's pooled-outputs distillation, over the maps of all stages and over the final feature."""
+"""PODNet's pooled-outputs distillation of feature maps and final features."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..lazy import lazy_module
 from ..structs import Step
-from .common import connected_zero
+from .common import connected_zero, promote
 from .lucir import less_forget
 from .terms import Term, register, teacher_of
 
@@ -21,32 +21,60 @@ else:
 
 
 def pod_spatial(student_maps: Sequence[Tensor], teacher_maps: Sequence[Tensor]) -> Tensor:
-    """Euclidean distance between pooled squared maps, mean over the batch, then over the layers.
+    """POD-spatial loss of PODNet (Douillard et al., ECCV 2020), mean over samples, then over layers.
 
-    Each map (k, c, h, w) is squared, summed over its width and over its height, the two profiles joined into one
-    vector per sample and normalised.
+    Each map is squared and summed over its width and over its height. The two profiles of a sample are concatenated
+    and scaled to unit length; the loss is the Euclidean distance between the student's and the teacher's.
+
+    Args:
+        student_maps: Feature maps of the network in training, one tensor of shape (k, c, h, w) per layer.
+        teacher_maps: Maps of the same images from the previous network, with the same shapes. They receive no
+            gradient.
+
+    Returns:
+        Unweighted scalar; 0 for an empty batch.
+
+    Raises:
+        ValueError: If there are no maps or their numbers or shapes disagree.
+
+    Examples:
+        >>> import torch
+        >>> from cscct.losses import pod_spatial
+        >>> maps = torch.tensor([[[[2.0, 0.0], [0.0, 2.0]]]])
+        >>> pod_spatial([-3 * maps], [maps])  # signs and scale do not matter
+        tensor(0.)
+        >>> pod_spatial([maps], [torch.ones(1, 1, 1, 2)])
+        Traceback (most recent call last):
+        ...
+        ValueError: maps must have the same shape (samples, channels, height, width), not (1, 1, 2, 2) and (1, 1, 1, 2).
     """
     if len(student_maps) != len(teacher_maps) or not student_maps:
         raise ValueError(
-            f"student and teacher must give the same maps, at least one: {len(student_maps)} and {len(teacher_maps)}."
+            "student and teacher must have the same number of maps, at least 1, "
+            f"not {len(student_maps)} and {len(teacher_maps)}."
         )
     for student, teacher in zip(student_maps, teacher_maps, strict=True):
         if student.ndim != 4 or student.shape != teacher.shape:
             raise ValueError(
-                "maps must be two tensors of one shape (samples, channels, height, width), "
+                "maps must have the same shape (samples, channels, height, width), "
                 f"not {tuple(student.shape)} and {tuple(teacher.shape)}."
             )
     if len(student_maps[0]) == 0:
         return connected_zero(*student_maps)
-    layers = [
-        # vector_norm and not a hand-written root: its gradient at equal maps is 0, not NaN.
-        torch.linalg.vector_norm(_profiles(teacher.detach()) - _profiles(student), dim=1).mean()
-        for student, teacher in zip(student_maps, teacher_maps, strict=True)
-    ]
+    layers = [_distance(student, teacher.detach()) for student, teacher in zip(student_maps, teacher_maps, strict=True)]
     return torch.stack(layers).mean()
 
 
+def _distance(student: Tensor, teacher: Tensor) -> Tensor:
+    """Return the mean distance between the profiles of two maps."""
+    if student.dtype != teacher.dtype:  # equal dtypes need no copy of the maps
+        student, teacher = promote(student, teacher)
+    # vector_norm has gradient 0 at equal maps, where the gradient of a square root is NaN.
+    return torch.linalg.vector_norm(_profiles(teacher) - _profiles(student), dim=1).mean()
+
+
 def _profiles(maps: Tensor) -> Tensor:
+    """Return the unit vectors of sums of squares along both axes, shape (k, c (h + w))."""
     from .square_sums import SquareSums
 
     rows, columns = SquareSums.apply(maps)
@@ -54,16 +82,35 @@ def _profiles(maps: Tensor) -> Tensor:
 
 
 def pod_flat(student: Tensor, teacher: Tensor) -> Tensor:
-    """Mean of 1 − cos between the pooled features: LUCIR's less-forget by another name."""
+    """POD-flat loss of PODNet (Douillard et al., ECCV 2020): `less_forget` on the pooled features.
+
+    Args:
+        student: Features of the network in training, shape (k, d).
+        teacher: Features of the same images from the previous network, shape (k, d). They receive no gradient.
+
+    Returns:
+        Unweighted scalar in [0, 2]; 0 for an empty batch.
+
+    Raises:
+        ValueError: If shapes disagree.
+
+    Examples:
+        >>> import torch
+        >>> from cscct.losses import pod_flat
+        >>> pod_flat(torch.tensor([[1.0, 0.0]]), torch.tensor([[-1.0, 0.0]]))
+        tensor(2.)
+    """
     return less_forget(student, teacher)
 
 
 @register
 @dataclass(frozen=True)
 class PODSpatial(Term):
-    """PODNet: maps keep their sums along each axis."""
+    """PODNet: feature maps keep their sums along each axis."""
 
     name = "pod_spatial"
+    compares_features = True
+    with_mixup = "same"
 
     def value(self, step: Step) -> Tensor:
         return pod_spatial(step.student.maps, teacher_of(step).maps)
@@ -75,6 +122,8 @@ class PODFlat(Term):
     """PODNet: features keep their direction."""
 
     name = "pod_flat"
+    compares_features = True
+    with_mixup = "same"
 
     def value(self, step: Step) -> Tensor:
         return pod_flat(step.student.features, teacher_of(step).features)

@@ -1,4 +1,4 @@
-"""Losses that treat new samples and samples of the memory differently: ER-ACE and DER++ are made of them."""
+"""Replay losses of ER-ACE and DER++, which treat new samples and samples of the memory differently."""
 
 from __future__ import annotations
 
@@ -7,104 +7,192 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from ..lazy import lazy_module
 from ..structs import Step
-from .common import at_least_float32, check_labels, check_per_sample, connected_zero
+from .common import (
+    at_least_float32,
+    check_choice,
+    column_labels,
+    connected_zero,
+    masked_mean,
+    may_read_values,
+    sample_mask,
+)
 from .terms import Term, register
 
 if TYPE_CHECKING:
     import torch
     import torch.nn.functional as F
+    from numpy.typing import ArrayLike
     from torch import Tensor
 else:
     torch, F = lazy_module("torch"), lazy_module("torch.nn.functional")
 
 Classes = Literal["seen", "task", "batch"]
 Holds = Literal["old", "seen"]
+CLASSES: tuple[str, ...] = get_args(Classes)
+HOLDS: tuple[str, ...] = get_args(Holds)
+IGNORED = -100  # label that `F.cross_entropy` skips
 
 
 def new_cross_entropy(
-    logits: Tensor, labels: Tensor, is_new: Tensor, n_old: int = 0, classes: Classes = "task"
+    logits: Tensor,
+    labels: Tensor | ArrayLike,
+    is_new: Tensor | ArrayLike,
+    n_old: int = 0,
+    classes: Classes = "task",
 ) -> Tensor:
-    """Cross-entropy of the new samples, over the columns that they are to be told apart among.
+    """Cross-entropy of the new samples over some of the classes, mean over new samples.
 
-    - `seen`: all classes seen;
-    - `task`: those of the present task, the columns from `n_old` on (ER-ACE);
-    - `batch`: those that new samples of this batch belong to (ER-ACE's code, where tasks may be unknown).
+    - `seen`: over all classes seen (DER++).
+    - `task`: over the classes of the current task, the columns from `n_old` on (ER-ACE, Caccia et al., ICLR 2022).
+    - `batch`: over the classes of the new samples in the batch, as in the released code of ER-ACE.
 
-    Zero, connected to the graph, when no sample is new.
+    Args:
+        logits: Scores before the softmax, shape (k, seen).
+        labels: Class of each sample, shape (k,): integers from 0 to seen − 1.
+        is_new: Whether each sample belongs to the current task and not to the memory, shape (k,).
+        n_old: Number of classes of earlier tasks.
+        classes: `seen`, `task` or `batch`.
+
+    Returns:
+        Scalar; 0 if the batch has no new sample.
+
+    Raises:
+        ValueError: If shapes disagree, a label is not a column of `logits` or `classes` is unknown.
+
+    Examples:
+        >>> import torch
+        >>> from cscct.losses import new_cross_entropy
+        >>> logits = torch.tensor([[9.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+        >>> new_cross_entropy(logits, [1, 0], is_new=[True, False], n_old=1)  # log 2: class 0 is not compared
+        tensor(0.6931)
     """
-    if classes not in get_args(Classes):
-        raise ValueError(f"classes must be seen, task or batch, not {classes!r}.")
-    rows, own = _rows(logits, labels, is_new)
-    if not len(own):
-        return connected_zero(logits)
+    check_choice(classes, CLASSES, "classes")
+    values, labels, new = at_least_float32(logits), column_labels(labels, logits), sample_mask(is_new, logits)
     if classes == "task":
-        return F.cross_entropy(rows[:, n_old:], own - n_old)
-    if classes == "batch":
-        present, own = own.unique(return_inverse=True)
-        return F.cross_entropy(rows[:, present], own)
-    return F.cross_entropy(rows, own)
+        values, labels = values[:, n_old:], labels - n_old
+    elif classes == "batch":
+        values, labels = _columns_of(values, labels, new)
+    total, count = _cross_entropy_sum(values, labels, new)
+    return total / _at_least_one(count)
 
 
 def memory_cross_entropy(
-    logits: Tensor, labels: Tensor, is_new: Tensor, n_old: int = 0, holds: Holds = "old"
+    logits: Tensor,
+    labels: Tensor | ArrayLike,
+    is_new: Tensor | ArrayLike,
+    n_old: int = 0,
+    holds: Holds = "old",
 ) -> Tensor:
     """Cross-entropy of the samples of the memory over all classes seen.
 
-    - `old`: of the memory as it is, which holds classes of earlier tasks;
-    - `seen`: of a memory that is filled while a task is learned, as in online learning, and holds every class alike:
-      new samples count too, each so much that a new class has the share of an old one.
+    - `old`: mean over the samples of the memory, which holds the classes of earlier tasks.
+    - `seen`: imitates a memory that also holds the classes of the current task, as in online learning. New samples
+      count too, with a weight that gives a new class the same share as an old class.
 
-    Zero, connected to the graph, when the batch has no sample of the memory.
+    Args:
+        logits: Scores before the softmax, shape (k, seen).
+        labels: Class of each sample, shape (k,): integers from 0 to seen − 1.
+        is_new: Whether each sample belongs to the current task and not to the memory, shape (k,).
+        n_old: Number of classes of earlier tasks; read by `seen` only.
+        holds: `old` or `seen`.
+
+    Returns:
+        Scalar; 0 if the batch has no sample of the memory.
+
+    Raises:
+        ValueError: If shapes disagree, a label is not a column of `logits`, `holds` is unknown, or it is `seen` and
+            `n_old` is not between 1 and seen − 1.
+
+    Examples:
+        >>> import torch
+        >>> from cscct.losses import memory_cross_entropy
+        >>> memory_cross_entropy(torch.zeros(2, 4), [0, 3], is_new=[False, True])  # log 4
+        tensor(1.3863)
     """
-    if holds not in get_args(Holds):
-        raise ValueError(f"holds must be old or seen, not {holds!r}.")
-    rows, own = _rows(logits, labels, ~is_new.bool())
-    if not len(own):
-        return connected_zero(logits)
-    if holds == "old" or len(own) == len(labels):
-        return F.cross_entropy(rows, own)
-    new, new_labels = _rows(logits, labels, is_new)
-    share = (len(own) / n_old) / (len(new_labels) / (logits.shape[1] - n_old))  # of a new sample beside an old one's 1
-    total = F.cross_entropy(rows, own, reduction="sum") + share * F.cross_entropy(new, new_labels, reduction="sum")
-    return total / (len(own) + share * len(new_labels))
+    check_choice(holds, HOLDS, "holds")
+    values, labels, new = at_least_float32(logits), column_labels(labels, logits), sample_mask(is_new, logits)
+    total, count = _cross_entropy_sum(values, labels, ~new)
+    if holds == "old":
+        return total / _at_least_one(count)
+    classes = values.shape[1]
+    if not 0 < n_old < classes:
+        raise ValueError(f"n_old must be between 1 and {classes - 1} if holds is seen, not {n_old}.")
+    new_total, new_count = _cross_entropy_sum(values, labels, new)
+    share = (count / n_old) / (_at_least_one(new_count) / (classes - n_old))  # weight of a new sample
+    return (total + share * new_total) / _at_least_one(count + share * new_count)
 
 
 def logit_replay(logits: Tensor, stored: Tensor) -> Tensor:
-    """Mean squared difference between logits and those that were stored, over all entries that were.
+    """Logit matching of DER (Buzzega et al., NeurIPS 2020): mean squared difference to the stored logits.
 
-    logits: (k, seen); stored: (k, n) with n up to seen, NaN where nothing was stored: for new samples, and in columns
-    of classes that were unknown then. Zero, connected to the graph, when nothing was stored.
+    Args:
+        logits: Student's logits, shape (k, seen).
+        stored: Logits stored with the exemplars, shape (k, n) with n ≤ seen. NaN marks entries without a stored
+            value: new samples, and classes that were unknown when the exemplar was stored. They are converted to the
+            dtype of `logits`, at least float32, and receive no gradient.
+
+    Returns:
+        Unweighted scalar, the mean over the stored entries; 0 if there are none.
+
+    Raises:
+        ValueError: If shapes disagree.
+
+    Examples:
+        >>> import torch
+        >>> from cscct.losses import logit_replay
+        >>> stored = torch.tensor([[1.0, torch.nan], [torch.nan, torch.nan]])
+        >>> logit_replay(torch.tensor([[3.0, 5.0], [7.0, 9.0]]), stored)  # (3 − 1)²
+        tensor(4.)
     """
     if stored.ndim != 2 or len(stored) != len(logits) or stored.shape[1] > logits.shape[1]:
         raise ValueError(
             "stored must have a row for each sample and no more columns than logits, "
-            f"not {tuple(stored.shape)} beside {tuple(logits.shape)}."
+            f"not {tuple(stored.shape)} for logits of shape {tuple(logits.shape)}."
         )
-    there = ~stored.isnan()
-    if not there.any():
+    values = at_least_float32(logits)[:, : stored.shape[1]]
+    targets = stored.detach().to(values)
+    is_stored = ~targets.isnan()
+    if not may_read_values(values):
+        return masked_mean((values - targets.nan_to_num()).square(), is_stored)
+    if not is_stored.any():
         return connected_zero(logits)
-    values = at_least_float32(logits)[:, : stored.shape[1]][there]
-    return F.mse_loss(values, stored.detach()[there].to(values))
+    return F.mse_loss(values[is_stored], targets[is_stored])
 
 
-def _rows(logits: Tensor, labels: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits and labels of some samples."""
-    check_labels(labels, logits)
-    check_per_sample(chosen, len(logits), "is_new")
-    chosen = chosen.bool()
-    return at_least_float32(logits)[chosen], labels[chosen]
+def _columns_of(values: Tensor, labels: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """Restrict logits and labels to the classes of the chosen samples."""
+    if may_read_values(values):
+        present = labels[chosen].unique()
+        return values[:, present], torch.searchsorted(present, labels)
+    occurrences = torch.zeros(values.shape[1], dtype=torch.int64, device=values.device)
+    present = occurrences.index_add_(0, labels, chosen.long()) > 0
+    return values.masked_fill(~present, torch.finfo(values.dtype).min), labels
+
+
+def _cross_entropy_sum(values: Tensor, labels: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor | int]:
+    """Return the sum of the cross-entropies of the chosen samples, and their number."""
+    if may_read_values(values):
+        rows, labels = values[chosen], labels[chosen]
+        return F.cross_entropy(rows, labels, reduction="sum"), len(rows)
+    total = F.cross_entropy(values, labels.masked_fill(~chosen, IGNORED), reduction="sum")
+    return total, chosen.sum(dtype=values.dtype)
+
+
+def _at_least_one(count: Tensor | float) -> Tensor | float:
+    return count.clamp(min=1) if isinstance(count, torch.Tensor) else max(count, 1)
 
 
 @register
 @dataclass(frozen=True)
 class NewCrossEntropy(Term):
-    """Cross-entropy of the new samples, over all classes, those of their task (ER-ACE) or those of the batch."""
+    """Cross-entropy of the new samples over all classes seen, those of their task (ER-ACE) or those of the batch."""
 
     classes: Classes = "task"
+    """Classes of the softmax: all classes seen, those of the current task, or those of the new samples in the batch."""
 
     name = "new_cross_entropy"
     first_task = True
-    whole_batch = True  # a mean over the new samples only
+    needs_full_batch = True  # a mean over the new samples only
     reads_teacher = False
     trains_head = True
 
@@ -119,9 +207,10 @@ class MemoryCrossEntropy(Term):
     """Cross-entropy of the exemplars over all classes seen."""
 
     holds: Holds = "old"
+    """Classes that the memory holds: those of earlier tasks, or all classes seen, as in online learning."""
 
     name = "memory_cross_entropy"
-    whole_batch = True  # a mean over the samples of the memory only
+    needs_full_batch = True  # a mean over the samples of the memory only
     reads_teacher = False
     trains_head = True
 
@@ -133,14 +222,14 @@ class MemoryCrossEntropy(Term):
 @register
 @dataclass(frozen=True)
 class LogitReplay(Term):
-    """DER: exemplars keep the logits they had when they were stored (memory.carry: logits)."""
+    """DER: exemplars keep the logits they had when they were stored (memory.store: logits)."""
 
     name = "logit_replay"
-    whole_batch = True  # a mean over what the samples of the memory carry
+    needs_full_batch = True  # a mean over what the samples of the memory carry
     reads_teacher = False
     trains_head = True
 
     def value(self, step: Step) -> Tensor:
-        if step.batch.carried is None:
-            raise ValueError("the exemplars carry no logits: set memory.carry to logits.")
-        return logit_replay(step.student.logits, step.batch.carried)
+        if step.batch.stored is None:
+            raise ValueError("the exemplars have no stored logits: set memory.store to logits.")
+        return logit_replay(step.student.logits, step.batch.stored)

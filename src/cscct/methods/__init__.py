@@ -1,30 +1,50 @@
 """Methods as data. Importing this package registers the built-in ones."""
 
-from . import bic, derpp, er_ace, icarl, lucir, podnet, replay, training_free, wa  # noqa: F401
+from . import (  # noqa: F401
+    a_gem,
+    bias_correction,
+    bounds,
+    der,
+    distillation,
+    eeil,
+    ewc,
+    fecam,
+    foster,
+    il2m,
+    lwf,
+    mas,
+    memo,
+    ranpac,
+    replay,
+    si,
+    ss_il,
+    training_free,
+)
 from .base import (
+    ADDONS,
     AFTER_TASK,
-    EXTRAS,
     METHODS,
     Method,
-    TaskEnd,
     canonical_name,
     foreign_terms,
     parse_method,
     register,
     split_method,
-    suggest,
 )
+from .extension import EXTENSIONS, Extension, TaskContext, register_extension
 
 __all__ = [
+    "ADDONS",
     "AFTER_TASK",
-    "EXTRAS",
+    "EXTENSIONS",
     "METHODS",
+    "Extension",
     "Method",
-    "TaskEnd",
+    "TaskContext",
     "canonical_name",
     "foreign_terms",
     "parse_method",
     "register",
+    "register_extension",
     "split_method",
-    "suggest",
 ]

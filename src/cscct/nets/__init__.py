@@ -24,13 +24,14 @@ from .registries import (
 )
 
 if TYPE_CHECKING:
+    from .frozen import FrozenStages, join, split
+    from .growing import GrowingBackbone, growing_backbone
     from .heads import CosineHead, Head, LinearHead, PositiveHead, ProxyHead
     from .imprint import imprint_kmeans, imprint_mean
     from .inference import for_inference
     from .network import Network, build_network
     from .resnet import ResNet
-    from .staged import StagedBackbone
-    from .trunk import Top, Trunk, join, split
+    from .staged import StagedBackbone, TrainedStages
     from .weights import build_backbone
 
 __all__ = [
@@ -43,6 +44,8 @@ __all__ = [
     "BackboneName",
     "CosineHead",
     "Depths",
+    "FrozenStages",
+    "GrowingBackbone",
     "Head",
     "LinearHead",
     "Network",
@@ -50,12 +53,12 @@ __all__ = [
     "ProxyHead",
     "ResNet",
     "StagedBackbone",
-    "Top",
-    "Trunk",
+    "TrainedStages",
     "architectures",
     "build_backbone",
     "build_network",
     "for_inference",
+    "growing_backbone",
     "imprint_kmeans",
     "imprint_mean",
     "join",
@@ -72,10 +75,12 @@ __getattr__ = lazy_exports(
     {
         "ResNet": "resnet",
         "StagedBackbone": "staged",
-        "Top": "trunk",
-        "Trunk": "trunk",
-        "join": "trunk",
-        "split": "trunk",
+        "TrainedStages": "staged",
+        "GrowingBackbone": "growing",
+        "growing_backbone": "growing",
+        "FrozenStages": "frozen",
+        "join": "frozen",
+        "split": "frozen",
         "build_backbone": "weights",
         "CosineHead": "heads",
         "Head": "heads",

@@ -1,4 +1,4 @@
-"""A network made for forward passes alone: the same function, less work."""
+"""Inference form of a network: the same function with less work."""
 
 from __future__ import annotations
 
@@ -16,19 +16,32 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 def for_inference(network: Network, *, fold: bool = True, compiled: bool = False) -> Network:
-    """A frozen copy. fold: batch norm, which no longer changes, becomes part of the convolution before it; results
-    differ by rounding. compiled: by torch.compile, when first used; only the backbone, which is the same in all tasks.
+    """Return a frozen copy of a network for inference.
+
+    Args:
+        network: Network. It is not changed.
+        fold: Whether batch norms are folded into the preceding convolutions. Outputs change by rounding errors.
+        compiled: Whether the backbone is compiled with `torch.compile` at its first use.
     """
     copy = network.frozen_copy()
     if fold:
         copy = fold_norms(copy)
     if compiled:
-        copy.backbone.compile()
+        copy.backbone.compile()  # not the head, which changes with every task
     return copy
 
 
 def fold_norms(network: Module) -> Module:
-    """Fold batch norms, in place, where it is known which norm follows which convolution; others stay as they are."""
+    """Fold batch norms into the preceding convolutions, in place.
+
+    Only ResNet blocks and `nn.Sequential` are folded, where the order of the layers is known.
+
+    Args:
+        network: Module in evaluation mode.
+
+    Returns:
+        The module, in channels-last memory format.
+    """
     for module in network.modules():
         if isinstance(module, Block):
             names = [("conv1", "bn1"), ("conv2", "bn2")]

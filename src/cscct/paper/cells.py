@@ -1,6 +1,6 @@
-"""The paper's results: the published numbers, and for each the run that gives ours.
+"""The published numbers of the paper, and the runs that reproduce them.
 
-`published.csv` holds them as they are printed, a row each; what the print contradicts is told in docs/reproducing.md.
+`published.csv` has one row per printed number. docs/reproducing.md lists the contradictions in the paper.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Literal, cast
 
 from ..config import merge, resolve, tuned_for
 from ..errors import UserError
-from ..methods import suggest
 from ..runs.folder import RunFolder
 from ..studies.grid import with_linear_rate
 from ..studies.plan import PlannedRun
+from ..text import suggest
 from ..yamltext import Raw
 from .scales import SCALES, USUAL_BATCH
 
@@ -29,7 +29,7 @@ DATASETS = {"CIFAR100": "cifar100", "ImageNet-Subset": "imagenet-subset"}
 
 @dataclass(frozen=True)
 class Cell:
-    """One published number, or one that the paper shows only in a picture (`published` is None)."""
+    """One published number, or one that the paper shows only in a figure (`published` is None)."""
 
     dataset: str
     base: str
@@ -39,20 +39,21 @@ class Cell:
     batch_size: int
     memory: int
     published: float | None = None
-    printed_gain: float | None = None  # as the paper prints it beside the number; not always the difference
+    printed_gain: float | None = None  # as printed next to the number; not always equal to the difference
 
     @property
     def method(self) -> str:
+        """Name of the method."""
         return self.base if self.variant == "base" else f"{self.base}+{self.variant.lower()}"
 
     @property
     def column(self) -> tuple[str, str, int, int, int, int]:
-        """What the cells of one column and base have in common: gains are taken within it."""
+        """Key of the cells of one column and base method, within which gains are computed."""
         return (self.dataset, self.base, self.B, self.C, self.batch_size, self.memory)
 
 
 @dataclass(frozen=True)
-class Exhibit:
+class PaperResult:
     """A table or figure of the paper."""
 
     name: str
@@ -63,11 +64,11 @@ class Exhibit:
 
 @cache
 def published() -> tuple[tuple[str, Cell], ...]:
-    """Every cell with the table that prints it."""
+    """Return every published cell with the table that prints it."""
     text = (resources.files("cscct") / "paper" / "published.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines()))
-    gains = {_place(row): float(row["value"]) for row in rows if row["variant"] == "CSCCT_printed_gain"}
-    found = []
+    gains = {_column(row): float(row["value"]) for row in rows if row["variant"] == "CSCCT_printed_gain"}
+    cells = []
     for row in rows:
         if row["variant"] in VARIANTS:
             cell = Cell(
@@ -79,13 +80,13 @@ def published() -> tuple[tuple[str, Cell], ...]:
                 batch_size=int(row["batch_size"]),
                 memory=int(row["memory_per_class"]),
                 published=float(row["value"]),
-                printed_gain=gains.get(_place(row)) if row["variant"] == "CSCCT" else None,
+                printed_gain=gains.get(_column(row)) if row["variant"] == "CSCCT" else None,
             )
-            found.append((row["table"], cell))
-    return tuple(found)
+            cells.append((row["table"], cell))
+    return tuple(cells)
 
 
-def _place(row: Mapping[str, str]) -> tuple[str, ...]:
+def _column(row: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(row[key] for key in ("table", "dataset", "base_method", "B", "C", "batch_size", "memory_per_class"))
 
 
@@ -94,46 +95,56 @@ def _table(name: str) -> tuple[Cell, ...]:
 
 
 def _phases() -> tuple[Cell, ...]:
-    """Equal tasks of 1, 2 and 5 classes: the cells of Table 1 whose curves the supplement shows."""
+    """Cells of Table 1 with equal tasks of 1, 2 and 5 classes, whose curves the supplement shows."""
     return tuple(cell for cell in _table("1") if cell.B == cell.C)
 
 
 def _tsne() -> tuple[Cell, ...]:
-    """After 50 classes and then 5 at a time; the paper does not say which of its step sizes it is."""
+    """Cells with B=50 and C=5; the paper does not state the protocol of its figure."""
     return tuple(cell for cell in _table("3") if (cell.B, cell.C) == (50, 5) and cell.variant in ("base", "CSC"))
 
 
-def exhibits() -> dict[str, Exhibit]:
-    every = (
-        Exhibit("table1", "Table 1: average incremental accuracy on CIFAR-100", _table("1")),
-        Exhibit("table2", "Table 2: average incremental accuracy on ImageNet-Subset", _table("2")),
-        Exhibit("table3", "Table 3: CSC and CT alone and together, LUCIR on CIFAR-100", _table("3")),
-        Exhibit("s1", "Table S1: batch size, LUCIR on CIFAR-100", _table("S1")),
-        Exhibit("s2", "Table S2: memory size, LUCIR on CIFAR-100", _table("S2")),
-        Exhibit("apt-act", "Figure: accuracy on previous (APT) and current tasks (ACT)", _table("3"), "apt-act"),
-        Exhibit("tsne", "Figure: t-SNE of the first task's classes after the last task", _tsne(), "tsne"),
-        Exhibit("phases", "Figure: accuracy after each task, equal tasks", _phases(), "phases"),
+def paper_results() -> dict[str, PaperResult]:
+    """Return the tables and figures of the paper by name."""
+    results = (
+        PaperResult("table1", "Table 1: average incremental accuracy on CIFAR-100", _table("1")),
+        PaperResult("table2", "Table 2: average incremental accuracy on ImageNet-Subset", _table("2")),
+        PaperResult("table3", "Table 3: CSC and CT alone and together, LUCIR on CIFAR-100", _table("3")),
+        PaperResult("s1", "Table S1: batch size, LUCIR on CIFAR-100", _table("S1")),
+        PaperResult("s2", "Table S2: memory size, LUCIR on CIFAR-100", _table("S2")),
+        PaperResult("apt-act", "Figure: accuracy on previous (APT) and current tasks (ACT)", _table("3"), "apt-act"),
+        PaperResult("tsne", "Figure: t-SNE of the first task's classes after the last task", _tsne(), "tsne"),
+        PaperResult("phases", "Figure: accuracy after each task, equal tasks", _phases(), "phases"),
     )
-    return {one.name: one for one in every}
+    return {result.name: result for result in results}
 
 
-def find(name: str) -> Exhibit:
-    every = exhibits()
-    if name not in every:
-        raise UserError(f"The paper has no {name!r}{suggest(name, every)}; there are {', '.join(every)}.")
-    return every[name]
+def find(name: str) -> PaperResult:
+    """Return a table or figure of the paper; raise a `UserError` for an unknown name."""
+    results = paper_results()
+    if name not in results:
+        raise UserError(f"The paper has no {name!r}{suggest(name, results)}; the results are {', '.join(results)}.")
+    return results[name]
 
 
 @dataclass(frozen=True)
 class Request:
-    """How to reproduce: at which scale, by which recipe, in which class order, with which seeds."""
+    """How to reproduce a result.
+
+    Attributes:
+        scale: Name of a scale.
+        recipe: `released` or `printed`.
+        order: Class order. None: that of the recipe; `podnet`: the three orders of PODNet, one per seed.
+        seeds: Seeds of the runs.
+    """
 
     scale: str = "paper"
     recipe: str = "released"
-    order: str | None = None  # None: as the recipe has it; `podnet`: PODNet's three, one for each seed
+    order: str | None = None
     seeds: tuple[int, ...] = (1, 2, 3)
 
     def dataset(self, cell: Cell) -> str:
+        """Return the dataset of a cell at this scale."""
         scale = SCALES[self.scale]
         return cell.dataset if scale is None else scale.dataset
 
@@ -144,25 +155,35 @@ class Request:
             raise UserError("PODNet's code has three class orders, so --order podnet goes with the seeds 1, 2 and 3.")
 
 
-def plan_exhibit(
-    exhibit: Exhibit, request: Request, out: Path, overrides: Sequence[Raw] = ()
+def plan_result(
+    paper_result: PaperResult, request: Request, out: Path, overrides: Sequence[Raw] = ()
 ) -> list[tuple[Cell, PlannedRun]]:
-    """The runs behind the cells of an exhibit. Exhibits of one scale share `out`, and with it their runs."""
-    methods = list(dict.fromkeys(cell.method for cell in exhibit.cells))
+    """Plan the runs of the cells of a paper result.
+
+    Args:
+        paper_result: Table or figure.
+        request: How to reproduce it.
+        out: Folder of the runs. Results of the same scale and recipe share it, and with it their runs.
+        overrides: Further layers of settings.
+
+    Returns:
+        Every cell with each of its runs.
+    """
+    methods = list(dict.fromkeys(cell.method for cell in paper_result.cells))
     common = dict(zip(methods, tuned_for(overrides, methods), strict=True))
     plan = []
-    for cell in exhibit.cells:
+    for cell in paper_result.cells:
         layer = cell_layer(cell, request)
         name = cell_name(cell, request)
         for seed in request.seeds:
-            own = [layer, _order(request, seed), *common[cell.method], {"seed": seed}]
-            settings = resolve(cell.method, request.dataset(cell), recipe=request.recipe, overrides=own)
+            layers = [layer, _order(request, seed), *common[cell.method], {"seed": seed}]
+            settings = resolve(cell.method, request.dataset(cell), recipe=request.recipe, overrides=layers)
             plan.append((cell, PlannedRun(name, settings, RunFolder(out / f"{name}_seed{seed}"))))
     return plan
 
 
 def cell_layer(cell: Cell, request: Request) -> Raw:
-    """What a cell sets beside the recipe of its method and dataset."""
+    """Return the settings of a cell that differ from the recipe of its method and dataset."""
     scale = SCALES[request.scale]
     if scale is None:
         layer: Raw = {"protocol": {"base": cell.B, "step": cell.C}, "memory": {"per_class": cell.memory}}
@@ -171,12 +192,12 @@ def cell_layer(cell: Cell, request: Request) -> Raw:
     else:
         layer = scale.layer(cell.base, cell.dataset, cell.B, cell.C, cell.memory, cell.batch_size)
     for rate in with_linear_rate([layer], cell.base, request.dataset(cell), request.recipe)[1:]:
-        merge(layer, rate)  # in proportion to the batch size, as in Table S1
+        merge(layer, rate)  # proportional to the batch size, as in Table S1
     return layer
 
 
 def cell_name(cell: Cell, request: Request) -> str:
-    """By the paper's own values, so that the same cell is found again by every exhibit that shows it."""
+    """Return the name of a cell, from the values in the paper: all results that show the cell share its runs."""
     order = f"_order-{request.order}" if request.order else ""
     values = f"B{cell.B}-C{cell.C}_batch{cell.batch_size}_memory{cell.memory}"
     return f"{cell.dataset}_{cell.method}_{values}{order}"

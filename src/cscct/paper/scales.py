@@ -1,7 +1,7 @@
-"""The sizes at which the paper's results can be repeated.
+"""Scales at which the paper's results can be reproduced.
 
-`paper` is the whole thing. The others are its shape in small, on CIFAR-100, for a machine without a GPU: the same
-methods, losses and order of events; fewer classes, images, epochs and layers. Their numbers are not the paper's.
+`paper` is the published experiment. The others are smaller versions of it on CIFAR-100, for machines without a GPU: the
+same methods and losses; fewer classes, images, epochs and layers. Their numbers are not comparable with the paper's.
 """
 
 from __future__ import annotations
@@ -18,125 +18,120 @@ USUAL_BATCH = {"cifar100": 128, "imagenet-subset": 64}  # in the paper
 
 @dataclass(frozen=True)
 class Scale:
-    """Everything by the number of classes that a task brings here (`step`), where it depends on that."""
+    """A smaller version of the paper's experiments.
 
-    name: str
+    Attributes:
+        dataset: Dataset that replaces those of the paper.
+        classes: Number of classes.
+        first: Classes of the first task where the paper has 50.
+        steps: For each dataset of the paper, its C and the C of this scale.
+        epochs: Epochs per task, those of a balanced stage included. None: those of the preset.
+        images: Training images per class, by the C of this scale.
+        test_images: Test images per class.
+        network: Description of the network.
+        shrink: Factor by which batches and memory are smaller.
+        lr: Learning rate at batch size 128. None: that of the preset.
+        settings: Further settings.
+    """
+
     dataset: str
-    classes: Mapping[int, int]
-    first: int  # classes of the first task, where the paper has 50
-    steps: Mapping[str, Mapping[int, int]]  # for each of the paper's datasets: the paper's C -> ours
-    epochs: Mapping[int, int] | None  # those of a balanced stage included; None: as the network's own preset has them
-    images: Mapping[int, int] | None  # training images a class; None: all
-    test_images: int | None
-    network: str  # in words
-    shrink: int = 1  # batch and memory are so many times smaller
-    lr: float | None = None  # at batch 128; None: as the preset has it for its own batch
-    settings: Raw = field(default_factory=dict)  # further ones
+    classes: int
+    first: int
+    steps: Mapping[str, Mapping[int, int]]
+    epochs: int | None
+    images: Mapping[int, int]
+    test_images: int
+    network: str
+    shrink: int = 1
+    lr: float | None = None
+    settings: Raw = field(default_factory=dict)
 
     def protocol(self, dataset: str, B: int, C: int) -> tuple[int, int]:
+        """Return B and C of this scale for those of the paper."""
         step = self.steps[dataset][C]
         return (step if B == C else self.first), step
 
     def memory(self, exemplars: int) -> int:
+        """Return the exemplars per class of this scale for those of the paper."""
         return -(-exemplars // self.shrink)
 
     def summary(self) -> str:
-        def by_step(values: Mapping[int, int]) -> str:
-            if len(set(values.values())) == 1:
-                return str(next(iter(values.values())))
-            return ", ".join(f"{value} at C={step}" for step, value in values.items())
-
-        images = "all their images" if self.images is None else f"{by_step(self.images)} training images a class"
-        epochs = "" if self.epochs is None else f", epochs: {by_step(self.epochs)}"
+        """Describe the scale in one line."""
+        counts = [f"{images} at C={step}" for step, images in self.images.items()]
+        if len(set(self.images.values())) == 1:
+            counts = [str(next(iter(self.images.values())))]
+        epochs = "" if self.epochs is None else f", {self.epochs} epochs per task"
         return (
-            f"{by_step(self.classes)} classes of CIFAR-100 (B={self.first} where the paper has 50), {images}, "
-            f"{self.network}{epochs}, batch {128 // self.shrink} for the paper's 128, "
-            f"{self.memory(20)} exemplars a class for its 20, one thread"
+            f"{self.classes} classes of CIFAR-100 (B={self.first} where the paper has 50), {', '.join(counts)} "
+            f"training images per class, {self.network}{epochs}, batch size {128 // self.shrink} for the paper's 128, "
+            f"{self.memory(20)} exemplars per class for its 20, one thread"
         )
 
     def layer(self, base: str, dataset: str, B: int, C: int, memory: int, batch_size: int) -> Raw:
-        """The settings of a cell at this scale."""
+        """Return the settings of a published result at this scale.
+
+        Args:
+            base: Name of the base method.
+            dataset: Dataset of the paper.
+            B: Classes of the first task in the paper.
+            C: Classes of later tasks in the paper.
+            memory: Exemplars per class in the paper.
+            batch_size: Batch size in the paper.
+        """
         first, step = self.protocol(dataset, B, C)
         layer: Raw = {
             "protocol": {"base": first, "step": step},
-            "data": {"classes": self.classes[step], "test_per_class": self.test_images},
+            "data": {
+                "classes": self.classes,
+                "train_per_class": self.images[step],
+                "test_per_class": self.test_images,
+            },
             "train": {"batch_size": batch_size * 128 // USUAL_BATCH[dataset] // self.shrink},
             "memory": {"per_class": self.memory(memory)},
             "runtime": {"threads": 1},
         }
         if self.lr is not None:
             layer["train"]["lr"] = self.lr * layer["train"]["batch_size"] / 128
-        if self.images is not None:
-            layer["data"]["train_per_class"] = self.images[step]
         if METHODS[base].settings.get("finetune"):
             layer["finetune"] = {"batch_size": 128 // self.shrink}
         if self.epochs is not None:
-            epochs = self.epochs[step]
-            balanced = max(1, epochs // 8) if "finetune" in layer else 0  # 20 of 160; they are among the epochs
-            layer["train"]["epochs"] = epochs - balanced
+            balanced = max(1, self.epochs // 8) if "finetune" in layer else 0  # 20 of 160 in the paper
+            layer["train"]["epochs"] = self.epochs - balanced
             if balanced:
                 layer["finetune"]["epochs"] = balanced
         merge(layer, self.settings)
-        if dataset != self.dataset:  # what the recipe for the paper's dataset says of the losses
+        if dataset != self.dataset:  # loss weights of the recipe for the paper's dataset
             layer["loss"] = dict(load_preset(dataset)["bases"][METHODS[base].preset_name].get("loss", {}))
         return layer
 
 
 SCALES: dict[str, Scale | None] = {
     "paper": None,
-    # At most 2 minutes a run on one core, at least 6 tasks.
+    # At most 2 minutes per run on one core, at least 6 tasks
     "cpu": Scale(
-        name="cpu",
         dataset="cifar100",
-        classes={1: 40, 2: 40, 4: 40},
+        classes=40,
         first=20,
         steps={"cifar100": {1: 1, 2: 2, 5: 4}, "imagenet-subset": {2: 1, 5: 2, 10: 4}},
-        epochs={1: 6, 2: 6, 4: 6},
+        epochs=6,
         images={1: 50, 2: 80, 4: 120},
         test_images=20,
         network="ResNet-8",
         shrink=4,
         settings={"network": {"depth": 8}},
     ),
-    # At most 25 minutes a run on one core.
-    "cpu-large": Scale(
-        name="cpu-large",
-        dataset="cifar100",
-        classes={1: 60, 2: 60, 5: 60},
-        first=30,
-        steps={"cifar100": {1: 1, 2: 2, 5: 5}, "imagenet-subset": {2: 1, 5: 2, 10: 5}},
-        epochs={1: 6, 2: 9, 5: 12},
-        images=None,
-        test_images=None,
-        network="ResNet-8",
-        settings={"network": {"depth": 8}},
-    ),
-    # About a quarter of an hour a run on one core at C=1 and 2. Seeds change the class order too.
-    "cpu-deep": Scale(
-        name="cpu-deep",
-        dataset="cifar100",
-        classes={1: 58, 2: 58, 5: 70},
-        first=50,
-        steps={"cifar100": {1: 1, 2: 2, 5: 5}, "imagenet-subset": {2: 1, 5: 2, 10: 5}},
-        epochs={1: 20, 2: 20, 5: 20},
-        images={1: 240, 2: 240, 5: 240},  # of 250, a batch of 4 would end some epochs and upset batch norm
-        test_images=None,
-        network="ResNet-14",
-        settings={"network": {"depth": 14}, "data": {"order": "seed"}, "train": {"schedule": {"offset": 0}}},
-    ),
-    # The upper stages of a pretrained network: a few minutes a run on one core, all 100 classes. Seeds change the class
-    # order too.
+    # The last stages of a pretrained network: a few minutes per run on one core, all 100 classes. The class order
+    # depends on the seed.
     "cpu-pretrained": Scale(
-        name="cpu-pretrained",
         dataset="cifar100",
-        classes={2: 100, 5: 100, 10: 100},
+        classes=100,
         first=50,
         steps={"cifar100": {1: 2, 2: 5, 5: 10}, "imagenet-subset": {2: 2, 5: 5, 10: 10}},
         epochs=None,
         images={2: 100, 5: 100, 10: 100},
         test_images=50,
         network="the last stages of EfficientNet-Lite0, pretrained on ImageNet, at 96 pixels",
-        lr=0.05,  # of 0.012, 0.05 and 0.1, tried with icarl and lucir in a class order that is not reported
+        lr=0.05,  # of 0.012, 0.05 and 0.1, with icarl and lucir in a class order that is not reported
         settings={
             "network": {"backbone": "efficientnet-lite0", "train_from": 6},
             "data": {"transform": {"size": 96}, "order": "seed"},
@@ -146,5 +141,6 @@ SCALES: dict[str, Scale | None] = {
 
 
 def in_words(name: str) -> str:
+    """Describe a scale in one line."""
     scale = SCALES[name]
     return "the paper's own" if scale is None else scale.summary()

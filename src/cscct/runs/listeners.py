@@ -1,75 +1,113 @@
-"""Callbacks during a run: progress displays, those of users, the log of epochs."""
+"""Listeners: objects whose methods are called during a run, such as progress displays and the log of epochs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..config import Settings
+from ..errors import UserError
 from ..structs import Task
 from .folder import RunFolder
 
 
 class Listener:
-    """Base class of listeners: every method does nothing. Override those you want and pass an object to `cscct.run`."""
+    """Methods that a run calls on each object in `listeners`. All of them do nothing by default.
+
+    Deriving from this class is optional: any object with at least one of these methods is a listener.
+    """
 
     def run_started(self, settings: Settings, tasks: tuple[Task, ...], images: int) -> None:
-        """images: training images over all epochs of all tasks."""
+        """Called before the first task.
+
+        Args:
+            settings: Settings of the run.
+            tasks: All tasks.
+            images: Number of training images over all epochs of all tasks.
+        """
 
     def skipped(self, images: int) -> None:
-        """So many of these images need no training: an earlier process or another run has done it."""
+        """Called when part of the training has already been done by an earlier process or another run.
+
+        Args:
+            images: Number of training images that are not processed again; may be 0.
+        """
 
     def step(self, task: Task, stage: str, epoch: int, epochs: int, images: int, parts: dict[str, float]) -> None:
-        """After each optimiser step. stage: `train` or `finetune`; parts: the weighted losses by name. A method without
-        training has one step a task, of the stage `features`."""
+        """Called after each optimizer step. Methods without training have one step per task.
+
+        Args:
+            task: The current task.
+            stage: `train`, `finetune`, or `features` for methods without training.
+            epoch: Index of the epoch.
+            epochs: Number of epochs of the stage.
+            images: Number of images in the batch.
+            parts: Weighted loss of each term.
+        """
 
     def epoch(self, record: dict[str, Any]) -> None:
-        """After each epoch, with the line of `metrics.jsonl`."""
+        """Called after each epoch.
+
+        Args:
+            record: The line of `metrics.jsonl`.
+        """
 
     def task_finished(self, entry: Mapping[str, Any]) -> None:
-        """After the evaluation of a task, with its entry in `result.json`."""
+        """Called after the evaluation of a task.
+
+        Args:
+            entry: Entry of the task in `result.json`.
+        """
 
     def run_finished(self, result: Mapping[str, Any], folder: Path) -> None:
-        """At the end, with the content of `result.json`."""
+        """Called after the last task.
+
+        Args:
+            result: Content of `result.json`.
+            folder: Folder of the run.
+        """
 
     def found_finished(self, result: Mapping[str, Any], folder: Path) -> None:
-        """Instead of all this, where the folder holds the finished run already."""
+        """Called instead of the other methods if the folder already contains the finished run.
+
+        Args:
+            result: Content of `result.json`.
+            folder: Folder of the run.
+        """
+
+
+EVENTS = tuple(name for name in vars(Listener) if not name.startswith("_"))
 
 
 class Listeners(Listener):
-    """Passes everything on to several listeners, in order."""
+    """Calls several listeners in order.
 
-    def __init__(self, members: Sequence[Listener]):
-        self.members = tuple(members)
+    Args:
+        members: Objects with at least one method of `Listener`; other methods are never called.
 
-    def run_started(self, settings: Settings, tasks: tuple[Task, ...], images: int) -> None:
-        for one in self.members:
-            one.run_started(settings, tasks, images)
+    Raises:
+        UserError: If an object has none of these methods, or is a class.
+    """
 
-    def skipped(self, images: int) -> None:
-        for one in self.members:
-            one.skipped(images)
+    def __init__(self, members: Sequence[object]):
+        for member in members:
+            if isinstance(member, type):
+                raise UserError(f"listeners contains the class {member.__name__}: pass an object, {member.__name__}().")
+            if not any(callable(getattr(member, event, None)) for event in EVENTS):
+                raise UserError(
+                    f"listeners contains {member!r}, which has no method of a listener: define at least one of "
+                    f"{', '.join(EVENTS)}."
+                )
+        for event in EVENTS:
+            callbacks = [getattr(member, event, None) for member in members]
+            setattr(self, event, partial(_call_all, [callback for callback in callbacks if callable(callback)]))
 
-    def step(self, task: Task, stage: str, epoch: int, epochs: int, images: int, parts: dict[str, float]) -> None:
-        for one in self.members:
-            one.step(task, stage, epoch, epochs, images, parts)
 
-    def epoch(self, record: dict[str, Any]) -> None:
-        for one in self.members:
-            one.epoch(record)
-
-    def task_finished(self, entry: Mapping[str, Any]) -> None:
-        for one in self.members:
-            one.task_finished(entry)
-
-    def run_finished(self, result: Mapping[str, Any], folder: Path) -> None:
-        for one in self.members:
-            one.run_finished(result, folder)
-
-    def found_finished(self, result: Mapping[str, Any], folder: Path) -> None:
-        for one in self.members:
-            one.found_finished(result, folder)
+def _call_all(callbacks: Iterable[Callable[..., None]], *arguments: Any) -> None:
+    for callback in callbacks:
+        callback(*arguments)
 
 
 class MetricsLog(Listener):

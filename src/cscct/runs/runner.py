@@ -1,9 +1,10 @@
-"""One run, from settings and a dataset to a folder of results."""
+"""Execution of one run: from settings and a dataset to a run folder."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,33 +13,38 @@ from torch import Tensor
 
 from ..config import Settings
 from ..data import ArrayImages, Dataset
+from ..data.inputs import ImageFormat
 from ..errors import Interrupted, RunFailed, UserError, Warn
 from ..learn.build import build_learner, build_stream
 from ..learn.device import explain_torch_error, is_available
 from ..learn.distributed import ProcessGroup, explain_lost_processes, launch
-from ..learn.learner import Learner, Resume
-from ..learn.predict import Evaluation
+from ..learn.evaluation import Evaluation
+from ..learn.learner import Learner
+from ..learn.plan import Resume
 from ..learn.protocol import complete
 from ..plugins import explain_plugin_error
+from ..storage import DISK_FULL, UNUSABLE, locked, tensors_sha256
 from ..structs import Task
 from .checkpointing import CheckpointWriter
 from .checkpoints import Checkpoint
-from .files import explain_os_errors, locked, weights_sha256
+from .exemplars import collect_exemplars, save_exemplars
 from .first_tasks import FirstTaskCache, first_task_fingerprint
 from .folder import ReadOnlyRunFolder, RunFolder, State, changed_data
 from .listeners import Listener, Listeners, MetricsLog
 from .record import Result, ResultRecord
+from .tracking import tracking
 
 Stop = Callable[[], bool]
 Origin = tuple[Path | None, Sequence[Path]]
 
 
 def never() -> bool:
+    """Return False: the default for `stop`."""
     return False
 
 
 def ignore(_: str) -> None:
-    """The default for warnings: nothing is done with them."""
+    """Discard a warning: the default for `warn`."""
 
 
 def execute(
@@ -51,12 +57,25 @@ def execute(
     stop: Stop = never,
     origin: Origin = (None, ()),
 ) -> Result:
-    """Carry out one run, or what is left of it; of a finished one, only read the result.
+    """Execute a run, continue an unfinished one, or read the result of a finished one.
 
-    The folder must be free or hold a run with the same settings. listener: callbacks. warn: takes sentences.
-    first_tasks: first tasks that other runs have trained. stop: asked after every step; when it says so, a checkpoint
-    is written and the run interrupted. origin: the folder of the data and the plugins, remembered for whoever continues
-    the run.
+    Args:
+        settings: Settings of the run. What depends on the data or the machine is completed.
+        dataset: The dataset.
+        folder: A free folder, or the folder of a run with the same settings.
+        listener: Callbacks.
+        warn: Called with each warning.
+        first_tasks: Weights after the first task, shared with other runs.
+        stop: Called after every step. If it returns True, a checkpoint is written and `Interrupted` is raised.
+        origin: Folder of the data and plugins, stored as a hint for `cscct resume`.
+
+    Returns:
+        The content of `result.json`.
+
+    Raises:
+        UserError: If the folder cannot be used, or the settings do not fit the dataset.
+        RunFailed: If the run cannot be continued, for example because the disk is full.
+        Interrupted: If `stop` returned True.
     """
     settings = complete(settings, dataset)
     runtime = settings.runtime
@@ -64,18 +83,18 @@ def execute(
     if not group.is_leader:
         follower = ReadOnlyRunFolder(folder.path)
         return _Execution(settings, dataset, follower, Listener(), ignore, first_tasks, stop, group).run()
-    with explain_os_errors(folder.path):
+    with _os_errors_explained(folder.path):
         folder.check_usable()
         folder.path.mkdir(parents=True, exist_ok=True)
-        with locked(folder.path):  # whether there is anything to do is decided by whoever holds the lock
-            return _Execution(
-                settings, dataset, folder, listener or Listener(), warn, first_tasks, stop, group, origin
-            ).run()
+        # The lock is held before the state is read: another process may just have finished the run
+        with locked(folder.path), tracking(runtime.log, folder.path) as trackers:
+            listeners = Listeners([listener or Listener(), *trackers])
+            return _Execution(settings, dataset, folder, listeners, warn, first_tasks, stop, group, origin).run()
 
 
 @dataclass
 class _Execution:
-    """The part of one process in a run: rank 0 writes and reports, the others only compute."""
+    """The execution of a run in one process. Rank 0 writes and reports, other ranks only compute."""
 
     settings: Settings  # complete
     dataset: Dataset
@@ -94,23 +113,23 @@ class _Execution:
             return self._stored_result(data) if state == "finished" else self._train(data, saved)
 
     def _find(self) -> tuple[State, Settings, Checkpoint | None]:
-        """How far the run is, and its newest checkpoint. One that has begun goes on with the threads it began with."""
+        """Return the state of the run, its settings and its newest checkpoint. A resumed run keeps its threads."""
         state = self.folder.state(self.settings)
         if state != "unfinished":
             return state, self.settings, None
-        began, now = self.folder.settings(), self.settings.runtime
-        device = began.runtime.device
-        if not is_available(device):  # or auto: planned, not yet begun
-            device = now.device
-        threads = began.runtime.threads or now.threads
-        runtime = replace(began.runtime, device=device, threads=threads, devices=now.devices, nodes=now.nodes)
-        return state, began.model_copy(update={"runtime": runtime}), self.folder.checkpoints.latest(self.warn)
+        stored, current = self.folder.settings(), self.settings.runtime
+        device = stored.runtime.device
+        if not is_available(device):  # or auto: planned, not started yet
+            device = current.device
+        threads = stored.runtime.threads or current.threads
+        runtime = replace(stored.runtime, device=device, threads=threads, devices=current.devices, nodes=current.nodes)
+        return state, stored.model_copy(update={"runtime": runtime}), self.folder.checkpoints.latest(self.warn)
 
     def _stored_result(self, data: str) -> Result:
         result = self.folder.result()
         if result.get("data_sha256", data) != data:
             raise UserError(changed_data(self.folder))
-        self.folder.clear_checkpoints()  # of a process that was killed after its last write
+        self.folder.clear_checkpoints()  # left by a process that was killed after its last write
         self.listener.found_finished(result, self.folder.path)
         return result
 
@@ -134,70 +153,103 @@ class _Execution:
         except (Interrupted, UserError, OSError):
             raise
         except Exception as error:
-            sentence = str(error) if isinstance(error, RunFailed) else _explain(error)
-            record.write("failed", error=sentence or f"{type(error).__name__}: {error}")
-            if sentence is None or isinstance(error, RunFailed):
+            message = str(error) if isinstance(error, RunFailed) else _explain(error)
+            record.write("failed", error=message or f"{type(error).__name__}: {error}")
+            if message is None or isinstance(error, RunFailed):
                 raise
-            raise RunFailed(sentence) from error
+            raise RunFailed(message) from error
         weights = {name: tensor.contiguous() for name, tensor in learner.whole_network().state_dict().items()}
         self.folder.save_model({**weights, **predictor_tensors(learner)}, self._metadata(record))
-        result = record.write("finished", weights_sha256=weights_sha256(weights))
+        self._save_exemplars(learner)
+        result = record.write("finished", weights_sha256=tensors_sha256(weights))
         self.folder.clear_checkpoints()
-        self.group.broadcast(lambda: None)  # nobody goes on before everything is written
+        self.group.broadcast(lambda: None)  # no process continues before everything is written
         self.listener.run_finished(result, self.folder.path)
         return result
 
     def _learn(self, task: Task, writer: CheckpointWriter, resume: Resume | None) -> None:
-        """One task: learned, evaluated, recorded."""
+        """Learn, evaluate and record a task."""
         learner, record = writer.learner, writer.record
         writer.begin(task)
-        shared = self.first_tasks if task.is_first and self.settings.network.trained else None
+        shared = self.first_tasks if task.is_first and self.settings.network.train_backbone else None
         ready = None
         if shared is not None and resume is None:
             ready = self.group.broadcast(lambda: shared.get(record.first_task, self.warn))
         learner.learn(task, Listeners([MetricsLog(self.folder), self.listener]), ready, writer.step, resume)
         if shared is not None and ready is None and self.group.is_leader:
-            shared.put(record.first_task, learner.network.state_dict())
+            shared.put(record.first_task, learner.first_task_tensors())
         evaluation = learner.evaluate(task)
-        self.folder.save_task(task.index, findings(learner, task, evaluation))
-        entry = record.add(task, evaluation.confusion, writer.seconds())
+        validation = learner.evaluate(task, "validation") if learner.stream.validation else None
+        self.folder.save_task(task.index, task_tensors(learner, task, evaluation))
+        entry = record.add(task, evaluation, validation, writer.seconds())
         record.write("running")
         writer.task_done(task)
         self.listener.skipped(learner.planned_images(task) if ready is not None else 0)
         self.listener.task_finished(entry)
 
-    def _metadata(self, record: ResultRecord) -> dict[str, str]:
-        """What a program needs to use the weights without the data."""
-        names = [name for entry in record.tasks for name in entry["classes"]]
+    def _save_exemplars(self, learner: Learner) -> None:
+        """Store what further learning needs. Only the leading process writes."""
+        if self.group.is_leader:
+            format = ImageFormat(self.settings.data.transform, self.dataset.channels, self._image_size())
+            exemplars = collect_exemplars(learner, self.dataset, format, self.settings.runtime.memory_mb)
+            save_exemplars(self.folder.path, exemplars)
+
+    def _image_size(self) -> tuple[int, int] | None:
+        """Height and width of images in memory."""
         images = self.dataset.train.images
-        size = list(images.pixels.shape[2:]) if isinstance(images, ArrayImages) else None
+        return tuple(images.pixels.shape[2:]) if isinstance(images, ArrayImages) else None  # type: ignore[return-value]
+
+    def _metadata(self, record: ResultRecord) -> dict[str, str]:
+        """Return what is needed to use the weights without the data."""
+        names = [name for entry in record.tasks for name in entry["classes"]]
         return {
             "format": "cscct",
             "class_names": json.dumps(names),
             "channels": str(self.dataset.channels),
-            "image_size": json.dumps(size),  # of images that were in memory, height and width
+            "image_size": json.dumps(self._image_size()),
         }
 
 
+@contextmanager
+def _os_errors_explained(folder: Path) -> Iterator[None]:
+    """Turn a full disk or an unusable folder into an error with a message for the user."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in DISK_FULL:
+            raise RunFailed(
+                f"Nothing more can be written to {folder} ({error.strerror}). Free some space, then continue with "
+                f"`cscct resume {folder}`: the last checkpoint is complete."
+            ) from error
+        if error.errno in UNUSABLE:
+            raise UserError(
+                f"The folder {folder} cannot be used for results ({error.strerror}): choose another with --out."
+            ) from error
+        raise
+
+
 def _explain(error: Exception) -> str | None:
+    """Return a message for a known error, or None."""
     return explain_torch_error(error) or explain_plugin_error(error)
 
 
 def predictor_tensors(learner: Learner) -> dict[str, Tensor]:
-    """The predictors on the network's features."""
-    found = {"class_means": learner.means}
+    """Return the tensors of all predictors that read features, as `model.safetensors` contains them."""
+    tensors = {"class_means": learner.means}
     for name, predictor in learner.linear.items():
-        found |= {f"{name}.{key}": tensor for key, tensor in predictor.tensors().items()}
-    return found
+        tensors |= {f"{name}.{key}": tensor for key, tensor in predictor.tensors().items()}
+    return tensors
 
 
-def findings(learner: Learner, task: Task, evaluation: Evaluation) -> dict[str, Tensor]:
-    """What a report wants to know of a task beyond its accuracies; after the last one, where the test images of the
-    first task's classes lie."""
-    found = {f"confusion.{name}": counts.to(torch.int32) for name, counts in evaluation.confusion.items()}
+def task_tensors(learner: Learner, task: Task, evaluation: Evaluation) -> dict[str, Tensor]:
+    """Return what reports read of a task: confusion matrices and class similarities.
+
+    After the last task, also labels and features of the test images of the first task's classes.
+    """
+    tensors = {f"confusion.{name}": counts.to(torch.int32) for name, counts in evaluation.confusion.items()}
     if not task.is_first:
-        found["similarity"] = learner.similarity
+        tensors["similarity"] = learner.similarity
     if task is learner.stream.tasks[-1]:
-        _, found["labels"] = learner.stream.seen_test(learner.stream.tasks[0].n_seen)
-        found["features"] = evaluation.features[: len(found["labels"])].clone()
-    return found
+        _, tensors["labels"] = learner.stream.seen_images(learner.stream.tasks[0].n_seen)
+        tensors["features"] = evaluation.features[: len(tensors["labels"])].clone()
+    return tensors

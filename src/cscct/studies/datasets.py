@@ -1,8 +1,9 @@
-"""The datasets of a study: each is read once, or given as an object."""
+"""The datasets of a study. Each is loaded once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,13 @@ if TYPE_CHECKING:
 
 
 class DatasetCache:
-    """Loads each dataset once for all the runs that read it the same way.
+    """Loads each dataset once for all runs that read it in the same way.
 
-    given: datasets in memory, by the name that the settings call them.
+    Args:
+        data_dir: Folder of the data, or None for the default.
+        warn: Called with each warning.
+        progress: Called while images are copied.
+        in_memory: Datasets that need not be loaded, by the name in the settings.
     """
 
     def __init__(
@@ -24,46 +29,46 @@ class DatasetCache:
         data_dir: Path | None,
         warn: Callable[[str], None],
         progress: Progress = no_progress,
-        given: Mapping[str, Dataset] | None = None,
+        in_memory: Mapping[str, Dataset] | None = None,
     ):
         self.data_dir, self.warn, self.progress = data_dir, warn, progress
-        self.given = dict(given or {})
-        self.loaded: dict[tuple[str | bool | float | None, ...], Dataset] = {}
-        self.fingerprints: dict[int, str] = {}
+        self.in_memory = dict(in_memory or {})
+        self._loaded: dict[tuple[str | bool | float | None, ...], Dataset] = {}
+        self._fingerprints: dict[int, str] = {}
 
     def of(self, settings: Settings) -> Dataset:
-        """The dataset of a run."""
-        if settings.dataset in self.given:
-            return self.given[settings.dataset]
+        """Return the dataset of a run."""
+        if settings.dataset in self.in_memory:
+            return self.in_memory[settings.dataset]
         data = settings.data
-        seed = settings.seed if settings.dataset == "folder" else 0  # the split of a folder is drawn from the seed
-        key = (settings.dataset, data.skip_bad_images, data.test_fraction, data.cache, seed)
-        if key not in self.loaded:
-            from ..learn.dataset import load_dataset  # imports torch, which planning does not need
+        seed = settings.seed if settings.dataset == "folder" else 0  # the split of a folder depends on the seed
+        key = (settings.dataset, data.skip_bad_images, data.test_fraction, data.resize_cache_px, seed)
+        if key not in self._loaded:
+            from ..learn.build import load_dataset  # imports torch, which planning does not need
 
-            self.loaded[key] = load_dataset(settings, self.data_dir, self.warn, self.progress)
-        return self.loaded[key]
+            self._loaded[key] = load_dataset(settings, self.data_dir, self.warn, self.progress)
+        return self._loaded[key]
 
     def fingerprint(self, settings: Settings) -> str | None:
-        """Of the dataset of a run; None for image files, which would all have to be read."""
+        """Return the fingerprint of a run's dataset, or None for image files, which would all have to be read."""
         kind = DATASETS.get(settings.dataset)
-        if settings.dataset not in self.given and (kind is None or kind.list_classes is not None):
+        if settings.dataset not in self.in_memory and (kind is None or kind.list_classes is not None):
             return None
         dataset = self.of(settings)
-        if id(dataset) not in self.fingerprints:
-            self.fingerprints[id(dataset)] = dataset.fingerprint()
-        return self.fingerprints[id(dataset)]
+        if id(dataset) not in self._fingerprints:
+            self._fingerprints[id(dataset)] = dataset.fingerprint()
+        return self._fingerprints[id(dataset)]
 
     def complete(self, settings: Settings) -> Settings:
-        """With what depends on the data or the machine filled in."""
+        """Return the settings with everything filled in that depends on the data or the machine."""
         from ..learn.protocol import complete
 
         return complete(settings, self.of(settings))
 
     def count_classes(self, settings: Settings) -> int:
-        """How many classes the dataset of a run has; image files are listed for this, not read."""
-        if settings.dataset in self.given:
-            return len(self.given[settings.dataset].class_names)
+        """Return the number of classes of a run's dataset. Image files are listed, not read."""
+        if settings.dataset in self.in_memory:
+            return len(self.in_memory[settings.dataset].class_names)
         kind = DATASETS[settings.dataset]
         if kind.num_classes is not None:
             return kind.num_classes
@@ -74,10 +79,12 @@ class DatasetCache:
         return len(self.of(settings).class_names)
 
     def check(self, settings: Settings) -> None:
-        """Refuses what is not there, before any run begins. Image files are left to the runs: reading them all takes
-        long, and each run does it anyway."""
+        """Raise a `UserError` if the dataset of a run is missing or does not fit its settings.
+
+        Image files are only listed: each run reads them.
+        """
         kind = DATASETS.get(settings.dataset)
         if kind is not None and kind.list_classes is not None:
             self.count_classes(settings)
-        else:
-            self.of(settings)
+        else:  # another machine may execute the run, so its device is not checked
+            self.complete(settings.model_copy(update={"runtime": replace(settings.runtime, device="auto")}))

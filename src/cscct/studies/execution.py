@@ -1,12 +1,12 @@
-"""From a plan to finished runs: the one way for comparisons, sweeps, the paper's tables and the Python interface."""
+"""Execution of a plan, for comparisons, sweeps, tuning, results of the paper and the Python API."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import UserError
 from ..learn.protocol import available_cores
@@ -16,39 +16,48 @@ from .plan import PlannedRun
 
 if TYPE_CHECKING:
     from ..runs.listeners import Listener
-    from .scheduler import StatusListener, StudyStatus
+    from .scheduler import Executor, StatusListener, StudyStatus
 
 FIRST_TASKS = "first-tasks"
 
 
 @dataclass(frozen=True)
 class ExecutionOptions:
-    """Where and how the runs of a plan are carried out."""
+    """Where and how the runs of a plan are executed.
 
-    jobs: int | None = None  # runs at a time; None: as many as there are cores for
-    in_process: bool = False  # one run after another in this process, if jobs is 1 and no run needs several
+    Attributes:
+        jobs: Runs at a time. By default as many as fit the cores.
+        in_process: Whether to use this process if `jobs` is 1 and no run needs several processes.
+        plugins: Plugins that runs in other processes load.
+        ray: Whether to use a Ray cluster.
+        ray_address: Address of the cluster. By default a local one is started.
+        retries: How often a run that dies is started again.
+    """
+
+    jobs: int | None = None
+    in_process: bool = False
     plugins: tuple[Path, ...] = ()
     ray: bool = False
     ray_address: str | None = None
-    retries: int = 2  # how often a run that dies is started again
+    retries: int = 2
 
     @property
     def threads(self) -> int:
-        """Threads of a run that leaves them open."""
+        """Threads of a run whose settings do not fix them."""
         return max(1, available_cores() // self.jobs) if self.jobs else available_cores()
 
     def processes(self, plan: Sequence[PlannedRun]) -> int:
-        """As many runs at a time as there are cores for their threads, unless it is said."""
+        """Return the number of runs at a time: `jobs`, or as many as fit the cores."""
         threads = max((run.settings.runtime.threads or available_cores() for run in plan), default=1)
         return self.jobs or max(1, available_cores() // threads)
 
     def in_this_process(self, plan: Sequence[PlannedRun]) -> bool:
-        """Whether the runs are carried out here, where a listener hears of every step."""
-        alone = all(run.settings.runtime.devices * run.settings.runtime.nodes == 1 for run in plan)
-        return self.in_process and self.jobs == 1 and not self.ray and alone
+        """Return whether the runs are executed in this process, where a listener is notified of every step."""
+        single = all(run.settings.runtime.devices * run.settings.runtime.nodes == 1 for run in plan)
+        return self.in_process and self.jobs == 1 and not self.ray and single
 
 
-def carry_out(
+def execute_plan(
     plan: Sequence[PlannedRun],
     options: ExecutionOptions,
     datasets: DatasetCache,
@@ -57,62 +66,98 @@ def carry_out(
     watch: StatusListener | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> StudyStatus:
-    """All runs of a complete plan (`complete_plan`) that are not finished yet. Warnings go to `datasets.warn`.
+    """Execute all runs of a plan that are not finished.
 
-    listener: hears of the steps of runs in this process. watch: is told how far the runs are. stop: asked again and
-    again; when it returns True, runs write checkpoints and `Interrupted` is raised. A run that fails raises nothing
-    here: see `StudyStatus.raise_for_failures`.
+    Args:
+        plan: Complete runs, from `complete_plan`.
+        options: Where and how the runs are executed.
+        datasets: Source of the datasets. Warnings go to `datasets.warn`.
+        listener: Callbacks of runs in this process.
+        watch: Called with the status of all runs.
+        stop: Called regularly. If it returns True, runs write checkpoints and `Interrupted` is raised.
+
+    Returns:
+        The status. A run that fails does not raise: see `StudyStatus.raise_for_failures`.
+
+    Raises:
+        UserError: If a run cannot be executed with these options, or finished runs used other data.
+        Interrupted: If `stop` returned True.
     """
-    from ..runs.files import not_a_link
-    from ..runs.first_tasks import FirstTaskCache
-    from ..runs.listeners import Listener
     from .scheduler import Scheduler
 
-    left = [run for run in plan if run.state() != "finished"]
+    unfinished = [run for run in plan if run.state() != "finished"]
     for run in plan:
-        if run not in left:
+        if run not in unfinished:
             run.folder.clear_stale_checkpoints()
-    first_tasks = FirstTaskCache(not_a_link(plan[0].folder.path.parent / FIRST_TASKS))
-    executor: Any
-    context: Any = nullcontext()
     _check_data(plan, datasets)
-    in_memory = datasets.data_dir is None and any(run.settings.dataset in datasets.given for run in plan)
-    if in_memory and not options.in_this_process(plan):  # with a data_dir, they read it from there
-        raise UserError("A dataset in memory cannot be handed to other processes: use jobs=1 and a single device.")
-    if options.in_this_process(plan):
-        from .processes import InProcessExecutor
-
-        executor = InProcessExecutor(datasets, first_tasks, listener or Listener(), stop)
-    elif options.ray and left:
-        from .ray import RayExecutor
-
-        context = executor = RayExecutor(options, datasets, first_tasks)
-    else:
-        from .processes import ProcessExecutor
-
-        executor = ProcessExecutor(options.processes(plan), datasets, first_tasks, options.plugins)
-    with context:
-        for run in left:
+    with open_executor(plan, options, datasets, plan[0].folder.path.parent, listener, stop) as executor:
+        for run in unfinished:
             executor.check(run.settings)
-        scheduler = Scheduler(plan, executor, watch or _unwatched, datasets.warn, stop, options.retries)
+        scheduler = Scheduler(plan, executor, watch or ignore_status, datasets.warn, stop, options.retries)
         return scheduler.run()
 
 
+@contextmanager
+def open_executor(
+    plan: Sequence[PlannedRun],
+    options: ExecutionOptions,
+    datasets: DatasetCache,
+    folder: Path,
+    listener: Listener | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[Executor]:
+    """Open the executor that the options select: in this process, in other processes or on a Ray cluster.
+
+    Args:
+        plan: Complete runs; without an unfinished one, no cluster is started.
+        options: Where and how the runs are executed.
+        datasets: Source of the datasets.
+        folder: Folder of the runs, in which they share first tasks.
+        listener: Callbacks of runs in this process.
+        stop: Called after every step of a run in this process.
+
+    Yields:
+        The executor.
+
+    Raises:
+        UserError: If a dataset in memory would have to be passed to other processes, or there is no cluster.
+    """
+    from ..runs.first_tasks import FirstTaskCache
+    from ..runs.listeners import Listener
+    from ..storage import check_not_link
+
+    first_tasks = FirstTaskCache(check_not_link(folder / FIRST_TASKS))
+    in_memory = datasets.data_dir is None and any(run.settings.dataset in datasets.in_memory for run in plan)
+    if in_memory and not options.in_this_process(plan):  # other processes need a data_dir to read
+        raise UserError("A dataset in memory cannot be passed to other processes: use jobs=1 and a single device.")
+    if options.in_this_process(plan):
+        from .processes import InProcessExecutor
+
+        yield InProcessExecutor(datasets, first_tasks, listener or Listener(), stop)
+    elif options.ray and any(run.state() != "finished" for run in plan):
+        from .ray import RayExecutor
+
+        with RayExecutor(options, datasets, first_tasks) as executor:
+            yield executor
+    else:
+        from .processes import ProcessExecutor
+
+        yield ProcessExecutor(options.processes(plan), datasets, first_tasks, options.plugins)
+
+
 def _check_data(plan: Sequence[PlannedRun], datasets: DatasetCache) -> None:
-    """Finished runs are refused if they were made with other data. Image files are not read for this, nor is data that
-    is not there any more."""
+    """Raise a `UserError` if a finished run used other data. Image files and data that no longer exist are skipped."""
     for run in plan:
         stored = run.result().get("data_sha256")
         if stored is None or run.state() != "finished":
             continue
         with suppress(UserError):
-            found = datasets.fingerprint(run.settings)
-            if found not in (None, stored):
+            if datasets.fingerprint(run.settings) not in (None, stored):
                 break
     else:
         return
     raise UserError(changed_data(run.folder))
 
 
-def _unwatched(status: StudyStatus, changed: str | None) -> None:
-    """The default: nothing is shown."""
+def ignore_status(status: StudyStatus, changed: str | None) -> None:
+    """Ignore the status: the default for `watch`."""

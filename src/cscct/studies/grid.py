@@ -1,4 +1,4 @@
-"""A study: many settings at once, from a YAML file, as a list of runs.
+"""Studies: a grid of settings in YAML as a list of runs.
 
 dataset: cifar100
 methods: [lucir, lucir+cscct]
@@ -8,7 +8,7 @@ grid:                                   # every combination of these
   protocol: [{base: 50, step: 5}, {base: 5, step: 5}]
   memory.per_class: [10, 20]
   train.batch_size: [128, 256]
-linear_lr: true                         # the learning rate follows the batch size
+linear_lr: true                         # learning rates proportional to the batch size
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..config import ABBREVIATIONS, merge, preset_layers, resolve, tuned_for
+from ..config import dotted_layers, merge, preset_layers, resolve, tuned_for
 from ..errors import UserError
-from ..methods import canonical_name, foreign_terms, suggest
+from ..methods import canonical_name, foreign_terms
 from ..runs.folder import RunFolder
 from ..specs import Stage
-from ..yamltext import Raw, nested
+from ..text import suggest
+from ..yamltext import Raw
 from .plan import PlannedRun
 
 Names = Annotated[list[str], Field(min_length=1)]
@@ -35,6 +36,18 @@ SEED, LONGEST = "seed", 120
 
 
 class Study(BaseModel):
+    """A study. The module docstring shows an example.
+
+    Attributes:
+        dataset: Name of the dataset.
+        methods: Names of the methods.
+        seeds: Seeds of each combination.
+        recipe: Recipe of the presets, or None for the default.
+        set: Settings of all runs, by dotted name.
+        grid: Values of each setting that varies, by dotted name.
+        linear_lr: Whether learning rates are proportional to the batch size.
+    """
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     dataset: str
@@ -47,37 +60,55 @@ class Study(BaseModel):
 
 
 def parse_study(raw: Raw, name: str) -> Study:
+    """Validate a study.
+
+    Args:
+        raw: Content of a YAML file.
+        name: Name of the file, for messages.
+
+    Raises:
+        UserError: If a key is unknown, missing or has a wrong value, or a value occurs twice.
+    """
     try:
         study = Study.model_validate(raw)
     except ValidationError as error:
-        raise UserError(f"{name}: " + "; ".join(_sentence(finding) for finding in error.errors()) + ".") from error
+        raise UserError(f"{name}: " + "; ".join(_explain(entry) for entry in error.errors()) + ".") from error
     lists: dict[str, list[Any]] = {"methods": list(study.methods), "seeds": list(study.seeds), **study.grid}
-    for what, values in lists.items():
-        doubled = [one for i, one in enumerate(values) if one in values[:i]]
-        if doubled:
-            raise UserError(f"{name}: {what} names {doubled[0]!r} twice.")
+    for key, values in lists.items():
+        duplicates = [value for i, value in enumerate(values) if value in values[:i]]
+        if duplicates:
+            raise UserError(f"{name}: {key} contains {duplicates[0]!r} twice.")
     for key in ("method", "methods", SEED, "seeds", "dataset"):
         if key in study.grid or key in study.set:
-            where = {"method": "methods", SEED: "seeds"}.get(key, key)
-            raise UserError(f"{name}: {key} is not a setting of the grid; name it beside it, under `{where}`.")
+            section = {"method": "methods", SEED: "seeds"}.get(key, key)
+            raise UserError(f"{name}: {key} cannot be in `set` or `grid`: use `{section}` at the top level.")
     return study
 
 
-def _sentence(finding: Any) -> str:
-    place = ".".join(str(part) for part in finding["loc"])
-    if finding["type"] == "extra_forbidden":
-        return f"there is no {place!r} in a study{suggest(place, Study.model_fields)}"
-    if finding["type"] == "missing":
-        return f"{place!r} is missing"
-    return f"{place} is {finding['input']!r}: {finding['msg'][0].lower()}{finding['msg'][1:]}"
+def _explain(error: Any) -> str:
+    """Return a clause for an error of pydantic."""
+    key = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        return f"a study has no key {key!r}{suggest(key, Study.model_fields)}"
+    if error["type"] == "missing":
+        return f"{key!r} is missing"
+    return f"{key} is {error['input']!r}: {error['msg'][0].lower()}{error['msg'][1:]}"
 
 
 def plan_study(
     study: Study, out: Path, overrides: Sequence[Raw] = (), *, config: Raw | None = None, separator: str = "_"
 ) -> list[PlannedRun]:
-    """The runs of a study, each once, in folders of `out` that are named by what was varied.
+    """Return the runs of a study, in folders of `out` that are named after the settings that vary.
 
-    config: settings from a file, below those of the study. separator: between the name of a group and its seed.
+    Args:
+        study: The study.
+        out: Folder of the run folders.
+        overrides: Settings with precedence over those of the study.
+        config: Settings from a file. The study has precedence.
+        separator: Separator between the group and the seed in folder names.
+
+    Raises:
+        UserError: If a setting is invalid, or the grid varies a loss that no method has.
     """
     methods = [canonical_name(method) for method in study.methods]
     for key in study.grid:
@@ -88,15 +119,15 @@ def plan_study(
     for (method, (file, *shared)), point in itertools.product(zip(methods, common, strict=True), _points(study.grid)):
         point = {key: value for key, value in point.items() if _concerns(key, method)}
         recipe = point.get("recipe", study.recipe)
-        own = [*shared, *_layers(point)]
+        layers = [*shared, *_layers(point)]
         if study.linear_lr:
-            own = with_linear_rate(own, method, study.dataset, recipe or "released")
+            layers = with_linear_rate(layers, method, study.dataset, recipe or "released")
         group = group_name(method, point)
         for seed in study.seeds:
             name = f"{group}{separator}seed{seed}"
-            if name not in plan:  # a method that an axis does not concern appears once per value
-                layers = [*own, {SEED: seed}]
-                settings = resolve(method, study.dataset, recipe=recipe, config=file, overrides=layers)
+            if name not in plan:  # a method that ignores a setting of the grid occurs once per value
+                with_seed = [*layers, {SEED: seed}]
+                settings = resolve(method, study.dataset, recipe=recipe, config=file, overrides=with_seed)
                 plan[name] = PlannedRun(group, settings, RunFolder(out / name))
     return list(plan.values())
 
@@ -111,15 +142,25 @@ def plan_comparison(
     config: Raw | None = None,
     overrides: Sequence[Raw] = (),
 ) -> list[PlannedRun]:
-    """The runs of several methods on the same seeds, in folders `METHOD-seedN` of `out`.
+    """Return the runs of several methods with the same seeds, in folders `METHOD-seedN` of `out`.
 
-    config: settings from a file; of method, dataset and seed the arguments count.
+    Args:
+        methods: Names of at least two methods.
+        dataset: Name of the dataset.
+        seeds: Seeds of each method.
+        out: Folder of the run folders.
+        recipe: Recipe of the presets, or None for the default.
+        config: Settings from a file. The arguments have precedence over its method, dataset and seed.
+        overrides: Settings with precedence over all others.
+
+    Raises:
+        UserError: If there are fewer than two methods, or a name or setting is invalid.
     """
     names = list(dict.fromkeys(map(canonical_name, methods)))
     if len(names) < 2:
         raise UserError(
-            f"A comparison needs two or more methods, and {', '.join(names) or 'none'} is given; "
-            f"one alone is run with `cscct run {names[0] if names else 'METHOD'} {dataset}`."
+            f"A comparison needs at least two methods, not {', '.join(names) or 'none'}: use "
+            f"`cscct run {names[0] if names else 'METHOD'} {dataset}` for a single method."
         )
     raw = {"dataset": dataset, "methods": names, "seeds": list(seeds), "recipe": recipe}
     study = parse_study(raw, "The comparison")
@@ -127,37 +168,38 @@ def plan_comparison(
 
 
 def _points(grid: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
+    """Yield every combination of values."""
     for values in itertools.product(*grid.values()):
         yield dict(zip(grid, values, strict=True))
 
 
 def _layers(settings: Mapping[str, Any]) -> list[Raw]:
-    return [nested(ABBREVIATIONS.get(key, key), value) for key, value in settings.items() if key != "recipe"]
+    return dotted_layers({key: value for key, value in settings.items() if key != "recipe"})
 
 
 def _concerns(key: str, method: str) -> bool:
-    """Settings of an addition do not concern a method without it: it is run once, not once for each value."""
+    """Return whether a setting affects a method. Weights of losses that it lacks do not: it runs once."""
     section, _, rest = key.partition(".")
     term = rest.partition(".")[0]
     return section != "loss" or term not in foreign_terms(method)
 
 
 def with_linear_rate(layers: Sequence[Raw], method: str, dataset: str, recipe: str) -> list[Raw]:
-    """Learning rates in proportion to the batch sizes, from where the recipe has them; a rate that is given stays."""
-    given: Raw = {}
+    """Append learning rates proportional to the batch sizes, starting from the recipe. Explicit rates are kept."""
+    merged: Raw = {}
     for layer in layers:
-        merge(given, layer)
-    preset, rates = preset_layers(method, dataset, recipe, given), []
+        merge(merged, layer)
+    preset, rates = preset_layers(method, dataset, recipe, merged), []
     for section in ("train", "finetune"):
-        wanted, own = given.get(section) or {}, preset.get(section) or {}
-        if "batch_size" in wanted and "lr" not in wanted:
-            lr, batch = own.get("lr", Stage.lr), own.get("batch_size", Stage.batch_size)
-            rates.append({section: {"lr": lr * wanted["batch_size"] / batch}})
+        stage, default = merged.get(section) or {}, preset.get(section) or {}
+        if "batch_size" in stage and "lr" not in stage:
+            lr, batch_size = default.get("lr", Stage.lr), default.get("batch_size", Stage.batch_size)
+            rates.append({section: {"lr": lr * stage["batch_size"] / batch_size}})
     return [*layers, *rates]
 
 
 def group_name(method: str, point: Mapping[str, Any]) -> str:
-    """A folder's name: readable, the same tomorrow, and different for different values."""
+    """Return a folder name: readable, deterministic and different for different values."""
     parts = [method, *(f"{key}-{_text(value)}" for key, value in point.items())]
     name = "_".join(parts)
     if len(name) > LONGEST:
@@ -168,7 +210,7 @@ def group_name(method: str, point: Mapping[str, Any]) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "-".join(f"{key}{_text(one)}" for key, one in value.items())
+        return "-".join(f"{key}{_text(part)}" for key, part in value.items())
     if isinstance(value, list | tuple):
-        return "-".join(_text(one) for one in value)
+        return "-".join(_text(part) for part in value)
     return re.sub(r"[^A-Za-z0-9.+-]+", "-", str(value))

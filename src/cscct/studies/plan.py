@@ -1,7 +1,8 @@
-"""The runs of a study before any begins. Needs neither data nor torch, so a plan is there at once."""
+"""The runs of a study before they are executed. Planning needs neither data nor torch, and is fast."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,35 +14,43 @@ from ..learn.protocol import with_protocol
 from ..runs.first_tasks import first_task_fingerprint
 from ..runs.folder import RunFolder, State
 from .datasets import DatasetCache
-from .estimate import START_SECONDS, measured_ratio, rule_holds, seconds
 
 PlanState = State | Literal["damaged"]
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run of a study: its settings and where it is to be."""
+    """A run of a study.
 
-    group: str  # its name without the seed: the runs of a group differ by seed only
+    Attributes:
+        group: Name without the seed. The runs of a group differ by seed only.
+        settings: Settings of the run.
+        folder: Folder of the run, which need not exist.
+    """
+
+    group: str
     settings: Settings
     folder: RunFolder
 
     @property
     def name(self) -> str:
+        """Name of the folder."""
         return self.folder.path.name
 
     @cached_property
     def first_task(self) -> str:
-        """Equal for runs of a plan that can share their first task. The data, which are not read yet, and the machine
-        are the same for all of them."""
+        """Hash that is equal for runs of a plan that can share their first task.
+
+        It ignores data and machine, which are the same for the whole plan.
+        """
         return first_task_fingerprint(self.settings.model_copy(update={"runtime": RuntimeSpec()}), "")
 
     def state(self) -> PlanState:
-        """How far it is; a folder that holds another run is an error. Other threads do not make another run."""
+        """Return the state of the folder. Raise a `UserError` if it contains another run. See `RunFolder.state`."""
         return "damaged" if self.damage() else self.folder.state(self.settings)
 
     def damage(self) -> str | None:
-        """A sentence about a file of its folder that cannot be used, if there is one."""
+        """Return a message about a damaged file of the folder, or None."""
         try:
             if self.folder.state(self.settings) != "free":
                 self.folder.settings()
@@ -51,28 +60,37 @@ class PlannedRun:
         return None
 
     def result(self) -> dict[str, Any]:
-        """The result so far; empty where there is none that can be read."""
+        """Return the result so far, or an empty dictionary if it does not exist or is damaged."""
         try:
             return self.folder.result()
         except DamagedRun:
             return {}
 
     def has_first_task(self) -> bool:
-        """Whether its first task is done."""
+        """Return whether the first task is finished."""
         return bool(self.result().get("tasks"))
 
     def begin(self) -> None:
-        """Makes the folder, with the config in it, where there is none yet."""
+        """Create the folder and its config if it is free."""
         if self.state() == "free":
             self.folder.create(self.settings)
 
     def as_begun(self) -> PlannedRun:
-        """The run as an earlier process began it: its threads and device stay."""
+        """Return the run with the threads and the device that it was started with, if it was started."""
         return self if self.state() in ("free", "damaged") else replace(self, settings=self.folder.settings())
 
 
 def complete_plan(plan: Sequence[PlannedRun], datasets: DatasetCache, threads: int) -> list[PlannedRun]:
-    """With B, C and threads decided where they were left open; runs that have begun stay as they began."""
+    """Fill in B, C and threads of all runs.
+
+    Args:
+        plan: The runs.
+        datasets: Source of the number of classes.
+        threads: Threads of runs whose settings do not fix them. Runs that were started keep theirs.
+
+    Returns:
+        The complete runs.
+    """
     counts: dict[str, int] = {}
     completed = []
     for run in plan:
@@ -86,54 +104,65 @@ def complete_plan(plan: Sequence[PlannedRun], datasets: DatasetCache, threads: i
 
 @dataclass(frozen=True)
 class PlanSummary:
-    """What a plan comes to."""
+    """Counts and times of a plan.
 
-    runs: tuple[tuple[PlannedRun, PlanState, float | None], ...]  # with the seconds still to go, where that can be told
-    first_tasks: int  # to be trained
-    shared: int  # runs that take one from another
+    Attributes:
+        runs: Each run with its state and the seconds left, or None as long as no run of its group is finished.
+        first_tasks: Number of first tasks to be trained.
+        shared: Number of runs that reuse the first task of another run.
+        processes: Runs at a time.
+    """
+
+    runs: tuple[tuple[PlannedRun, PlanState, float | None], ...]
+    first_tasks: int
+    shared: int
     processes: int
-    measured: bool  # whether the times come from runs that are finished, or from a rule of thumb
-    on_gpu: bool = False  # whether a GPU is asked for
 
     @property
     def seconds(self) -> float | None:
-        left = [seconds for _, _, seconds in self.runs]
-        return None if None in left else sum(one for one in left if one) / self.processes
+        """Seconds left for all runs, or None if the time of a run is unknown."""
+        times = [seconds for _, _, seconds in self.runs]
+        return None if None in times else sum(seconds for seconds in times if seconds) / self.processes
 
     def count(self, state: PlanState) -> int:
-        return sum(one == state for _, one, _ in self.runs)
+        """Return the number of runs in a state."""
+        return sum(run_state == state for _, run_state, _ in self.runs)
 
 
 def summarize_plan(plan: Sequence[PlannedRun], processes: int) -> PlanSummary:
-    """Finished runs take no time, and of runs with the same first task only one trains it."""
+    """Summarize a plan. Times are those of finished runs of the same group, which differ by seed only.
+
+    Args:
+        plan: Complete runs.
+        processes: Runs at a time.
+    """
     states = [run.state() for run in plan]
-    finished = [(run.settings, run.result()) for run, state in zip(plan, states, strict=True) if state == "finished"]
-    ratio = measured_ratio(finished)
+    measured: dict[str, list[float]] = {}
+    for run, state in zip(plan, states, strict=True):
+        if state == "finished":
+            measured.setdefault(run.group, []).append(_seconds_spent(run))
     ready = {run.first_task for run in plan if run.has_first_task()}
     train = shared = 0
     runs: list[tuple[PlannedRun, PlanState, float | None]] = []
     for run, state in zip(plan, states, strict=True):
         left: float | None = 0.0
         if state not in ("finished", "damaged"):
-            left = _seconds_left(run, ratio, run.first_task in ready)
+            times = measured.get(run.group)
+            left = max(0.0, statistics.median(times) - _seconds_spent(run)) if times else None
             shared += run.first_task in ready
             train += run.first_task not in ready
             ready.add(run.first_task)
         runs.append((run, state, left))
-    on_gpu = any(run.settings.runtime.device in ("cuda", "mps") for run in plan)
-    return PlanSummary(tuple(runs), train, shared, max(1, processes), ratio is not None, on_gpu)
+    return PlanSummary(tuple(runs), train, shared, max(1, processes))
 
 
-def _seconds_left(run: PlannedRun, ratio: float | None, first_task_ready: bool) -> float | None:
-    """None where it cannot be told: until a run is finished there is only a rule of thumb, for ResNets on CPUs."""
-    expected = seconds(run.settings)
-    if expected is None or (ratio is None and not rule_holds(run.settings)):
-        return None
-    first, rest = expected
-    return START_SECONDS + (rest + (0.0 if first_task_ready else first)) * (ratio or 1.0)
+def _seconds_spent(run: PlannedRun) -> float:
+    """Return the time of all finished tasks of a run."""
+    return float(sum(task["seconds"] for task in run.result().get("tasks", ())))
 
 
 def as_json(plan: PlanSummary) -> dict[str, Any]:
+    """Return a plan in JSON, with the complete settings of each run."""
     return {
         "runs": [
             {
@@ -154,5 +183,4 @@ def as_json(plan: PlanSummary) -> dict[str, Any]:
         "runs_that_share_one": plan.shared,
         "processes": plan.processes,
         "seconds_left": plan.seconds,
-        "times_measured": plan.measured,
     }

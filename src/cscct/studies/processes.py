@@ -1,4 +1,4 @@
-"""Where the runs of a study are carried out on this machine: in this process, or in processes of their own."""
+"""Executors on this machine: in this process, or in separate processes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 
 from ..config import Settings
 from ..learn.device import choose_device
-from ..runs.files import open_own
 from ..runs.first_tasks import FirstTaskCache
 from ..runs.folder import MESSAGES
 from ..runs.listeners import Listener
+from ..storage import open_regular
 from .datasets import DatasetCache
 from .plan import PlannedRun
 from .scheduler import RunHandle
-from .worker import EXIT_CODES, Outcome, WorkOrder, carry_out_run
+from .worker import EXIT_CODES, RunOutcome, WorkOrder, execute_run
 
 
 class InProcessExecutor:
-    """One run after another in this process: `start` returns when the run has ended."""
+    """Executes runs one after another in this process. `start` returns when the run has ended."""
 
     slots = 1
 
@@ -36,22 +36,22 @@ class InProcessExecutor:
 
     def check(self, settings: Settings) -> None:
         choose_device(settings.runtime.device)
-        self.datasets.of(settings)
+        self.datasets.complete(settings)
 
     def start(self, run: PlannedRun) -> RunHandle:
-        return _Ended(carry_out_run(run.folder, self.datasets, self.first_tasks, self.listener, self.stop))
+        return _EndedRun(execute_run(run.folder, self.datasets, self.first_tasks, self.listener, self.stop))
 
 
-class _Ended:
-    """A run that has ended already."""
+class _EndedRun:
+    """Handle of a run that has ended."""
 
-    def __init__(self, outcome: Outcome):
-        self.outcome = outcome
+    def __init__(self, outcome: RunOutcome):
+        self._outcome = outcome
 
-    def ended(self) -> Outcome:
-        return self.outcome
+    def outcome(self) -> RunOutcome:
+        return self._outcome
 
-    def ask_to_stop(self) -> None: ...
+    def request_stop(self) -> None: ...
 
     def wait(self) -> None: ...
 
@@ -59,7 +59,7 @@ class _Ended:
 
 
 class ProcessExecutor:
-    """Up to `slots` runs at a time, each in a process of its own."""
+    """Executes up to `slots` runs at a time, each in a separate process."""
 
     def __init__(self, slots: int, datasets: DatasetCache, first_tasks: FirstTaskCache, plugins: Sequence[Path] = ()):
         self.slots, self.datasets, self.first_tasks = slots, datasets, first_tasks
@@ -73,33 +73,35 @@ class ProcessExecutor:
         path, data = run.folder.path, self.datasets.data_dir
         order = WorkOrder(str(path), str(self.first_tasks.folder), str(data) if data else None, self.plugins)
         command = [sys.executable, "-m", "cscct.studies.worker", order.to_json()]
-        # Not a pipe: nobody reads it while the run works.
-        with open_own(path / MESSAGES, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as messages:
+        # A file, because a pipe that is not read while the run works would fill up.
+        with open_regular(path / MESSAGES, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as messages:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=messages, text=True
             )
-        return _Process(path / MESSAGES, process)
+        return _ProcessHandle(path / MESSAGES, process)
 
 
-class _Process:
+class _ProcessHandle:
+    """Handle of a run in a separate process, which writes its messages to a file."""
+
     def __init__(self, messages: Path, process: subprocess.Popen[str]):
         self.messages, self.process = messages, process
-        self.kill, self.ask_to_stop = process.kill, process.terminate
+        self.kill, self.request_stop = process.kill, process.terminate
 
-    def ended(self) -> Outcome | None:
+    def outcome(self) -> RunOutcome | None:
         code = self.process.poll()
         if code is None:
             return None
         lines = self.messages.read_text().strip().splitlines()
         warnings = tuple(line.removeprefix("warning: ") for line in lines if line.startswith("warning: "))
-        how = next((how for how, known in EXIT_CODES.items() if known == code), "died")
-        words = lines[-1] if lines else ""
-        if how == "finished":
-            return Outcome("finished", "", warnings)
-        if how != "died" and words.startswith("error: "):
-            return Outcome(how, words.removeprefix("error: "), warnings)  # type: ignore[arg-type]
-        died = f"it was ended by signal {-code}." if code < 0 else words or f"it ended with code {code}."
-        return Outcome("died", died, warnings)
+        status = next((status for status, known in EXIT_CODES.items() if known == code), "died")
+        last = lines[-1] if lines else ""
+        if status == "finished":
+            return RunOutcome("finished", "", warnings)
+        if status != "died" and last.startswith("error: "):
+            return RunOutcome(status, last.removeprefix("error: "), warnings)  # type: ignore[arg-type]
+        reason = f"it was ended by signal {-code}." if code < 0 else last or f"it ended with code {code}."
+        return RunOutcome("died", reason, warnings)
 
     def wait(self) -> None:
         self.process.wait()

@@ -1,4 +1,4 @@
-"""The scheduler of studies: which run is started when, what becomes of it, and what is tried again."""
+"""The scheduler of studies: starts runs, collects their outcomes and restarts runs that died."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Protocol
 
 from ..config import Settings
 from ..errors import FolderInUse, Interrupted, RunFailed, UserError
-from ..runs.files import LOCK, locked
+from ..storage import LOCK, locked
 from .plan import PlannedRun
-from .worker import Outcome
+from .worker import RunOutcome
 
 POLL_SECONDS = 0.2
 Stop = Callable[[], bool]
@@ -20,62 +20,82 @@ Stop = Callable[[], bool]
 class RunHandle(Protocol):
     """A run that has been started."""
 
-    def ended(self) -> Outcome | None: ...
+    def outcome(self) -> RunOutcome | None:
+        """Return how the run ended, or None if it has not ended."""
 
-    def ask_to_stop(self) -> None: ...
+    def request_stop(self) -> None:
+        """Request that the run writes a checkpoint and ends."""
 
-    def wait(self) -> None: ...
+    def wait(self) -> None:
+        """Wait until the run ends, or for as long as a requested stop may take."""
 
-    def kill(self) -> None: ...
+    def kill(self) -> None:
+        """End the run without a checkpoint."""
 
 
 class Executor(Protocol):
-    """Where runs are carried out: this process, others of this machine, or a cluster."""
+    """Where runs are executed: this process, other processes of this machine, or a cluster."""
 
     slots: int  # runs at a time
 
     def check(self, settings: Settings) -> None:
-        """Refuses a run that cannot be carried out there, before any begins."""
+        """Raise a `UserError` if a run with these settings cannot be executed."""
 
-    def start(self, run: PlannedRun) -> RunHandle: ...
+    def start(self, run: PlannedRun) -> RunHandle:
+        """Start a run, whose folder contains its config."""
 
 
 @dataclass
 class StudyStatus:
-    """How far each run is."""
+    """The states of all runs of a study.
 
-    states: dict[str, str]  # by name: waiting, held (by another process), running, finished, failed
+    Attributes:
+        states: By name: `waiting`, `held` (by another process), `running`, `finished`, `failed` or `cancelled`.
+        attempts: How often each run was started.
+        messages: Why a run failed, died or is held, by name.
+        refused: Names of the runs that failed because of a user error.
+    """
+
+    states: dict[str, str]
     attempts: dict[str, int] = field(default_factory=dict)
-    words: dict[str, str] = field(default_factory=dict)  # why a run failed, died or is held
-    refused: set[str] = field(default_factory=set)  # of those that failed: by a mistake in what was asked for
+    messages: dict[str, str] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)
 
     def failures(self) -> list[str]:
-        """A sentence for each run that failed."""
-        return [f"{name}: {self.words[name]}" for name, state in self.states.items() if state == "failed"]
+        """Return a message for each run that failed."""
+        return [f"{name}: {self.messages[name]}" for name, state in self.states.items() if state == "failed"]
 
     def raise_for_failures(self) -> None:
-        """Raises if any run failed: `UserError` where all of them were refused, else `RunFailed`."""
+        """Raise if any run failed: `UserError` if all failed runs were refused, else `RunFailed`."""
         failures = self.failures()
         if not failures:
             return
         failed = {name for name, state in self.states.items() if state == "failed"}
-        reasons = {self.words[name] for name in failed}
-        told = reasons.pop() if len(reasons) == 1 else " ".join(failures)
+        reasons = {self.messages[name] for name in failed}
+        message = reasons.pop() if len(reasons) == 1 else " ".join(failures)
         kind = UserError if failed <= self.refused else RunFailed
-        raise kind(f"{len(failures)} of {len(self.states)} runs failed. {told}")
+        raise kind(f"{len(failures)} of {len(self.states)} runs failed. {message}")
 
 
 class StatusListener(Protocol):
-    """Is told after each change, with the name of the run, and now and then without one."""
+    """Called after each change with the name of the run, and regularly with None."""
 
     def __call__(self, status: StudyStatus, changed: str | None) -> None: ...
 
 
 class Scheduler:
-    """Carries out the runs of a plan, up to `executor.slots` at a time.
+    """Executes the runs of a plan, up to `executor.slots` at a time.
 
-    A run waits while another is training the first task that it can use, and while another process works on it; one
-    that dies is started again and goes on from its checkpoint; one that fails does not stop the rest.
+    A run waits while another run trains the first task that both share, and while another process works on it. A run
+    that dies is started again and continues from its checkpoint. A run that fails does not stop the others.
+
+    Args:
+        plan: Complete runs. A run that occurs twice is executed once.
+        executor: Where the runs are executed.
+        watch: Called with the status.
+        warn: Called with each warning of a run, once per text.
+        stop: Called regularly. If it returns True, all runs write checkpoints and `run` raises `Interrupted`.
+        retries: How often a run that dies is started again.
     """
 
     def __init__(
@@ -88,27 +108,44 @@ class Scheduler:
         retries: int = 2,
     ):
         self.executor, self.watch, self.warn, self.stop, self.retries = executor, watch, warn, stop, retries
-        runs = {run.name: run for run in plan}  # a run that stands in a plan twice is carried out once
+        runs = {run.name: run for run in plan}
         self.waiting = {name: run for name, run in runs.items() if run.state() != "finished"}
         self.running: dict[str, tuple[PlannedRun, RunHandle]] = {}
         self.status = StudyStatus({name: "waiting" if name in self.waiting else "finished" for name in runs})
         self.ready = {run.first_task for run in runs.values() if run.has_first_task()}
         self.warned: set[str] = set()
-        self.folder = plan[0].folder.path.parent
+        self.cancelled: set[str] = set()
+        self.folder = plan[0].folder.path.parent if plan else None
+
+    def add(self, run: PlannedRun) -> None:
+        """Add a run to the plan."""
+        self.waiting[run.name] = run
+        self.status.states[run.name] = "waiting"
+
+    def cancel(self, name: str) -> None:
+        """Stop a run, which is not started again."""
+        self.cancelled.add(name)
+        if name in self.running:
+            self.running[name][1].request_stop()
+
+    def refill(self) -> None:
+        """Called before runs are started. A subclass may add or cancel runs; a plan is complete from the start."""
 
     def run(self) -> StudyStatus:
-        """Until all runs have ended, or a stop is asked for, which raises `Interrupted`."""
+        """Execute all runs and return their status. Raise `Interrupted` if a stop is requested."""
         self.watch(self.status, None)
+        self.refill()
         try:
             while self.waiting or self.running:
                 for run in list(self.waiting.values()):
                     if not self.stop() and len(self.running) < self.executor.slots and self._may_start(run):
                         self._start(run)
-                        self._collect()  # a run in this process has ended by now
+                        self._collect()  # a run in this process has ended
                 self._collect()
                 if self.stop() and (self.waiting or self.running):
                     self._stop_all()
                 self.watch(self.status, None)
+                self.refill()
                 if self.waiting or self.running:
                     time.sleep(POLL_SECONDS)
         finally:
@@ -117,14 +154,14 @@ class Scheduler:
         return self.status
 
     def _may_start(self, run: PlannedRun) -> bool:
-        holder = lock_holder(run)
-        if holder is not None:
-            if self.status.words.get(run.name) != holder:
-                self._change(run.name, "held", holder)
+        message = in_use(run)
+        if message is not None:
+            if self.status.messages.get(run.name) != message:
+                self._change(run.name, "held", message)
             return False
         self.status.states[run.name] = "waiting"
-        rivals = [other for other, _ in self.running.values() if other.first_task == run.first_task]
-        if any(other.has_first_task() for other in rivals):
+        rivals = [rival for rival, _ in self.running.values() if rival.first_task == run.first_task]
+        if any(rival.has_first_task() for rival in rivals):
             self.ready.add(run.first_task)
         return not rivals or run.first_task in self.ready
 
@@ -135,7 +172,7 @@ class Scheduler:
             self.status.refused.add(run.name)
             self._change(run.name, "failed", damage)
             return
-        if run.state() == "finished":  # the process that held it has done it all
+        if run.state() == "finished":  # by the process that held it
             self._change(run.name, "finished")
             return
         run.begin()
@@ -146,51 +183,54 @@ class Scheduler:
 
     def _collect(self) -> None:
         for name, (run, handle) in list(self.running.items()):
-            outcome = handle.ended()
-            if outcome is None or (outcome.how == "stopped" and self.stop()):
+            outcome = handle.outcome()
+            if outcome is None or (outcome.status == "stopped" and self.stop()):
                 continue
             del self.running[name]
-            self._pass_on(name, outcome.warnings)
-            if outcome.how == "refused":
+            self._forward(name, outcome.warnings)
+            if outcome.status == "refused":
                 self.status.refused.add(name)
-            if outcome.how in ("died", "stopped") and self.status.attempts[name] <= self.retries and not self.stop():
+            restart = outcome.status in ("died", "stopped") and self.status.attempts[name] <= self.retries
+            if name in self.cancelled and outcome.status in ("died", "stopped"):
+                self._change(name, "cancelled")
+            elif restart and not self.stop():
                 self.waiting = {name: run, **self.waiting}
-                self._change(name, "waiting", outcome.words)
+                self._change(name, "waiting", outcome.message)
             else:
-                self._change(name, "finished" if outcome.how == "finished" else "failed", outcome.words)
+                self._change(name, "finished" if outcome.status == "finished" else "failed", outcome.message)
 
-    def _change(self, name: str, state: str, words: str = "") -> None:
-        self.status.states[name], self.status.words[name] = state, words
+    def _change(self, name: str, state: str, message: str = "") -> None:
+        self.status.states[name], self.status.messages[name] = state, message
         self.watch(self.status, name)
 
-    def _pass_on(self, name: str, warnings: Iterable[str]) -> None:
-        """Many runs say the same: it is said once."""
-        for sentence in warnings:
-            if sentence not in self.warned:
-                self.warned.add(sentence)
-                self.warn(f"{name}: {sentence}")
+    def _forward(self, name: str, warnings: Iterable[str]) -> None:
+        """Forward each warning once, although many runs give the same one."""
+        for message in warnings:
+            if message not in self.warned:
+                self.warned.add(message)
+                self.warn(f"{name}: {message}")
 
     def _stop_all(self) -> None:
-        """All are asked before any is waited for."""
+        """Stop all runs. All get the request before the first is waited for."""
         handles = [handle for _, handle in self.running.values()]
         for handle in handles:
-            handle.ask_to_stop()
+            handle.request_stop()
         for handle in handles:
             handle.wait()
-        outcomes = [handle.ended() for handle in handles]
-        lost = sum(outcome is None or outcome.how not in ("stopped", "finished") for outcome in outcomes)
+        outcomes = [handle.outcome() for handle in handles]
+        lost = sum(outcome is None or outcome.status not in ("stopped", "finished") for outcome in outcomes)
         how = f"; {lost} of {len(handles)} runs did not write a checkpoint in time" if lost else " after checkpoints"
-        raise Interrupted(f"Stopped{how}. The same command with --out {self.folder} goes on from there.")
+        raise Interrupted(f"Stopped{how}. Run the same command with --out {self.folder} to continue.")
 
 
-def lock_holder(run: PlannedRun) -> str | None:
-    """A sentence that says which process works on a run, if one does."""
+def in_use(run: PlannedRun) -> str | None:
+    """Return a message that names the process which works on a run, or None."""
     if not (run.folder.path / LOCK).exists():
         return None
     try:
         with locked(run.folder.path):
             return None
-    except FolderInUse as held:
-        return str(held)
-    except UserError:  # the run itself says what is wrong with its folder
+    except FolderInUse as error:
+        return str(error)
+    except UserError:  # reported when the run starts
         return None

@@ -1,7 +1,7 @@
-"""One run of a study, wherever it is carried out: in this process, in one of its own, or on a cluster.
+"""Execution of one run of a study: in this process, in a separate process or on a cluster.
 
-As a program (`python -m cscct.studies.worker ORDER`) it is what `ProcessExecutor` starts. It stops with a checkpoint
-when it is asked to, and when the process that started it is no longer there.
+`ProcessExecutor` starts this module as a program (`python -m cscct.studies.worker ORDER`). It writes a checkpoint and
+ends on an interrupt or terminate signal, and when its parent process is gone.
 """
 
 from __future__ import annotations
@@ -28,17 +28,23 @@ from .datasets import DatasetCache
 EXIT_CODES = {"finished": 0, "failed": 1, "refused": 2, "stopped": 130}
 
 
-class Outcome(NamedTuple):
-    """How a run ended. One that died may be started again; one that failed or was refused would do so again."""
+class RunOutcome(NamedTuple):
+    """How a run ended.
 
-    how: Literal["finished", "failed", "refused", "stopped", "died"]
-    words: str = ""
+    Attributes:
+        status: `died` runs can be started again. `failed` and `refused` runs would end in the same way.
+        message: Reason, for every status except `finished`.
+        warnings: Warnings during the run.
+    """
+
+    status: Literal["finished", "failed", "refused", "stopped", "died"]
+    message: str = ""
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class WorkOrder:
-    """What a worker in another process has to know; the settings are in the folder's config.yaml."""
+    """Arguments of a worker in another process. The settings are in the folder's config.yaml."""
 
     folder: str
     first_tasks: str
@@ -46,64 +52,77 @@ class WorkOrder:
     plugins: tuple[str, ...] = ()
 
     def to_json(self) -> str:
+        """Return the order as a command-line argument."""
         return json.dumps(asdict(self))
 
 
-def carry_out_run(
+def execute_run(
     folder: RunFolder,
     datasets: DatasetCache,
     first_tasks: FirstTaskCache,
     listener: Listener,
     stop: Callable[[], bool],
     plugins: Sequence[Path] = (),
-) -> Outcome:
-    """The run whose settings are in the folder, or what is left of it."""
+) -> RunOutcome:
+    """Execute or continue the run whose settings are in a folder.
+
+    Args:
+        folder: Run folder with a config.yaml.
+        datasets: Source of the dataset. Warnings go to `datasets.warn`.
+        first_tasks: Weights after the first task, shared by runs.
+        listener: Callbacks.
+        stop: Called after every step. If it returns True, the run writes a checkpoint and stops.
+        plugins: Loaded plugins, stored as a hint for `cscct resume`.
+
+    Returns:
+        The outcome. Errors of the run are part of it and not raised.
+    """
     try:
         settings = folder.settings()
         origin = (datasets.data_dir, plugins)
         execute(settings, datasets.of(settings), folder, listener, datasets.warn, first_tasks, stop, origin)
-    except Interrupted as interruption:
-        return Outcome("stopped", str(interruption))
-    except UserError as mistake:
-        return Outcome("refused", str(mistake))
-    except RunFailed as failure:
-        return Outcome("failed", str(failure))
-    return Outcome("finished")
+    except Interrupted as error:
+        return RunOutcome("stopped", str(error))
+    except UserError as error:
+        return RunOutcome("refused", str(error))
+    except RunFailed as error:
+        return RunOutcome("failed", str(error))
+    return RunOutcome("finished")
 
 
-def work(order: WorkOrder, stop: Callable[[], bool], warn: Callable[[str], None]) -> Outcome:
-    """Carries out an order in a process that has nothing else to do."""
-    plugins = [Path(one) for one in order.plugins]
+def execute_order(order: WorkOrder, stop: Callable[[], bool], warn: Callable[[str], None]) -> RunOutcome:
+    """Load the plugins of an order and execute its run."""
+    plugins = [Path(plugin) for plugin in order.plugins]
     try:
         load_plugins(plugins)
-    except UserError as mistake:
-        return Outcome("refused", str(mistake))
+    except UserError as error:
+        return RunOutcome("refused", str(error))
     datasets = DatasetCache(Path(order.data_dir) if order.data_dir else None, warn)
     first_tasks = FirstTaskCache(Path(order.first_tasks))
-    return carry_out_run(RunFolder(Path(order.folder)), datasets, first_tasks, Listener(), stop, plugins)
+    return execute_run(RunFolder(Path(order.folder)), datasets, first_tasks, Listener(), stop, plugins)
 
 
 def stop_on_signals() -> Callable[[], bool]:
-    """Interrupt and terminate signals become a request to stop, which the function returned tells."""
-    asked: list[int] = []
-    if threading.current_thread() is threading.main_thread():  # only there Python lets signals be handled
+    """Handle interrupt and terminate signals. Return a function that tells whether one was received."""
+    received: list[int] = []
+    if threading.current_thread() is threading.main_thread():  # Python handles signals only in the main thread
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda number, _: asked.append(number))
-    return lambda: bool(asked)
+            signal.signal(number, lambda number, _: received.append(number))
+    return lambda: bool(received)
 
 
 def main(order: str) -> int:
-    """Warnings and the reason of a failure go to the error stream, a line each."""
+    """Execute an order in JSON. Print warnings and the reason of a failure to stderr, one per line."""
     protect_streams()
-    parent, asked = os.getppid(), stop_on_signals()
+    parent, stopped = os.getppid(), stop_on_signals()
 
-    def warn(sentence: str) -> None:
-        print(f"warning: {sentence}", file=sys.stderr, flush=True)
+    def warn(message: str) -> None:
+        print(f"warning: {message}", file=sys.stderr, flush=True)
 
-    outcome = work(WorkOrder(**json.loads(order)), lambda: asked() or os.getppid() != parent, warn)
-    if outcome.words:
-        print(f"error: {' '.join(outcome.words.split())}", file=sys.stderr)  # one line, which the parent reads
-    return EXIT_CODES[outcome.how]
+    outcome = execute_order(WorkOrder(**json.loads(order)), lambda: stopped() or os.getppid() != parent, warn)
+    if outcome.message:
+        print(f"error: {' '.join(outcome.message.split())}", file=sys.stderr)  # a single line for the parent process
+    return EXIT_CODES[outcome.status]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""What people see of a classifier that learns: what a step of learning did, predictions, and what a model holds."""
+"""Terminal output of the model commands: learning steps, predictions and descriptions of models."""
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,61 +11,73 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..classifier.images import Problem
-from ..classifier.prediction import Prediction
-from ..classifier.report import LearnReport
-from ..classifier.teaching import Plan, Taught, count_classes
+from ..classifier.folder import LearnPlan, LearnResult, count_classes
+from ..classifier.model import ImagePrediction
+from ..classifier.report import LearnReport, percent
+from ..classifier.suggest import Suggestion
+from ..data.inputs import InputProblem
+from .evaluation import review_lines
 
-SHOWN = 5  # of each kind of problem, of confusions
+SHOWN = 5  # problems of each kind, and confusions
 CLASSES_SHOWN = 20
+FEW_DETECTED = 0.5
+REVIEWED = 10  # photos to review after a learning step
 KINDS = {
-    "unreadable": "images that cannot be read, and are left out",
-    "duplicate": "pictures that are there twice",
+    "unreadable": "unreadable images, left out",
+    "duplicate": "duplicate images, left out",
+    "conflict": "images that are known under another label, left out",
     "few": "classes with very few images",
-    "skipped": "files that are left out",
+    "skipped": "files left out",
+    "names": "class names that differ only in case",
 }
 
 
-def print_problems(problems: Sequence[Problem], notes: Sequence[str] = ()) -> None:
-    """On the error stream: of each kind how many, and the first few."""
+def print_problems(problems: Sequence[InputProblem], notes: Sequence[str] = ()) -> None:
+    """Print problems to standard error: the number of each kind, and the first few."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    for kind, words in KINDS.items():
-        found = [problem for problem in problems if problem.kind == kind]
-        if not found:
+    for kind, title in KINDS.items():
+        members = [problem for problem in problems if problem.kind == kind]
+        if not members:
             continue
-        console.print(f"warning: {words} ({len(found)}):", style="yellow", markup=False)
-        for problem in found[:SHOWN]:
+        console.print(f"warning: {title} ({len(members)}):", style="yellow", markup=False)
+        for problem in members[:SHOWN]:
             console.print(f"  {problem.path}: {problem.text}", markup=False)
-        if len(found) > SHOWN:
-            console.print(f"  and {len(found) - SHOWN} more", markup=False)
+        if len(members) > SHOWN:
+            console.print(f"  and {len(members) - SHOWN} more", markup=False)
     for note in notes:
         console.print(f"note: {note}", style="yellow", markup=False)
 
 
-def print_plan(plan: Plan) -> None:
-    """What a folder would teach."""
+def print_plan(plan: LearnPlan) -> None:
+    """Print what a folder of images would add to a model."""
     for title, counts in (("New classes", plan.new), ("Known classes that get more images", plan.known)):
         if counts:
             print(f"{title}: " + ", ".join(f"{label} ({count} images)" for label, count in counts.items()))
     print_problems(plan.problems)
 
 
-def print_taught(taught: Taught) -> None:
-    """What a step of learning did."""
-    report, console = taught.report, Console(highlight=False)
-    parts = [f"{len(names)} {words}" for names, words in ((report.new, "new"), (report.extended, "extended")) if names]
+def print_learn_result(result: LearnResult) -> None:
+    """Print what a learning step did."""
+    report, console = result.report, Console(highlight=False)
+    learned, known = sum(report.images.values()), sum(report.known.values())
+    if known:
+        print(f"{known} {'image' if known == 1 else 'images'} already known, {learned} new")
+    if not result.changed:
+        print(f"{result.path} did not change: version {result.version}, {count_classes(result.classes)}")
+        return
+    groups = ((report.new, "new"), (report.extended, "extended"))
+    parts = [f"{len(names)} {title}" for names, title in groups if names]
     print(
-        f"{taught.path}: version {taught.version}, {count_classes(taught.classes)} ({', '.join(parts)}), "
-        f"{taught.images} images, {report.seconds:.1f} s"
+        f"{result.path}: version {result.version}, {count_classes(result.classes)} ({', '.join(parts)}), "
+        f"{result.images} images, {report.seconds:.1f} s"
     )
-    for table in (
-        _accuracies(report, "on images held back" if taught.finetuned else "cross-validated"),
-        _changes(report),
-    ):
-        if table.row_count:
+    how = "held-out images" if result.trained else "cross-validated"
+    for table in (_accuracies(report, how), _changes(report)):
+        if table.row_count and report.after:
             print()
             console.print(table)
-    for lines in (_confusions(report), _similar(report), _finetuning(report)):
+    lists = (_confusions(report), _similar(report), _training(report), _near_duplicates(report), _unknown(report))
+    for lines in (*lists, _review(result)):
         if lines:
             print()
         for line in lines:
@@ -72,7 +85,7 @@ def print_taught(taught: Taught) -> None:
 
 
 def _accuracies(report: LearnReport, how: str) -> Table:
-    """Old and new classes, before and after."""
+    """Accuracy of old and new classes, before and after."""
     table = Table(box=None, pad_edge=False)
     for column in (f"accuracy ({how})", "classes", "images", "before", "after"):
         table.add_column(column, justify="left" if "accuracy" in column else "right")
@@ -80,13 +93,14 @@ def _accuracies(report: LearnReport, how: str) -> Table:
     groups = [("old classes", old), ("new classes", report.new), ("all classes", list(report.after))]
     for name, labels in groups if old else groups[2:]:
         before = _percent(report.before, labels) if name == "old classes" else "-"
+        labels = [label for label in labels if label in report.after]
         images = sum(report.after[label][1] for label in labels)
         table.add_row(name, str(len(labels)), str(images), before, _percent(report.after, labels))
     return table
 
 
 def _changes(report: LearnReport) -> Table:
-    """New classes, and old ones whose accuracy is another; the least accurate first."""
+    """New classes and classes whose accuracy has changed, least accurate first."""
 
     def share(label: str) -> float:
         right, count = report.after[label]
@@ -106,86 +120,162 @@ def _changes(report: LearnReport) -> Table:
 
 def _percent(accuracy: Mapping[str, Sequence[int]], labels: Sequence[str]) -> str:
     right, count = (sum(accuracy[label][i] for label in labels) for i in (0, 1))
-    return f"{100 * right / count:.1f} %" if count else "-"
+    return percent(right, count)
+
+
+def _near_duplicates(report: LearnReport) -> list[str]:
+    total = sum(report.near_duplicates.values())
+    if not total:
+        return []
+    largest = sorted(report.near_duplicates.items(), key=lambda item: -item[1])[:SHOWN]
+    names = ", ".join(f"{label} ({count})" for label, count in largest)
+    more = ", ..." if len(report.near_duplicates) > SHOWN else ""
+    return [
+        f"Near-duplicates of other images of their class, never used to recognise each other: {total}: {names}{more}"
+    ]
+
+
+def _unknown(report: LearnReport) -> list[str]:
+    return [] if report.unknown_detection is None else [f"Unknown images: {detection_text(report.unknown_detection)}"]
+
+
+def detection_text(share: float) -> str:
+    """Return what to expect of the detection of unknown images."""
+    text = f"about {100 * share:.0f} % of the images of other classes are detected, at 5 % false alarms"
+    return text if share >= FEW_DETECTED else f"{text}: the classes are too similar to rely on it"
+
+
+def _review(result: LearnResult) -> list[str]:
+    if not result.review:
+        return []
+    mislabelled = sum(photo.kind == "mislabelled" for photo in result.review)
+    title = f"Photos to review: {mislabelled} look mislabelled, {len(result.review) - mislabelled} are not recognised."
+    command = f"cscct review {shlex.quote(str(result.path))}"
+    return [title, *review_lines(result.review[:REVIEWED]), f"All of them, and what to do about them: `{command}`"]
 
 
 def _confusions(report: LearnReport) -> list[str]:
     if not report.confusions:
         return []
-    words = [f"{true} taken for {taken} ({count})" for true, taken, count in report.confusions[:SHOWN]]
+    pairs = [f"{true} taken for {taken} ({count})" for true, taken, count in report.confusions[:SHOWN]]
     more = f", and {len(report.confusions) - SHOWN} more" if len(report.confusions) > SHOWN else ""
     title = "Confused now and not before" if report.before else "Confused"
-    return [f"{title}: {', '.join(words)}{more}"]
+    return [f"{title}: {', '.join(pairs)}{more}"]
 
 
 def _similar(report: LearnReport) -> list[str]:
-    found = {label: near for label, near in report.similar.items() if near}
-    if not found:
+    lines = [
+        f"  {label}: " + ", ".join(f"{name} {value:.2f}" for name, value in near)
+        for label, near in report.similar.items()
+        if near
+    ]
+    if not lines:
         return []
-    lines = [f"  {label}: " + ", ".join(f"{name} {value:.2f}" for name, value in near) for label, near in found.items()]
     more = [f"  and {len(lines) - CLASSES_SHOWN} more"] if len(lines) > CLASSES_SHOWN else []
     return ["Old classes that new ones resemble (cosine of the class means):", *lines[:CLASSES_SHOWN], *more]
 
 
-def _finetuning(report: LearnReport) -> list[str]:
-    found = report.finetune
-    if found is None:
+def _training(report: LearnReport) -> list[str]:
+    """Method and figures of training; with a training-free predictor to compare with, those of both."""
+    figures = report.training
+    if figures is None:
         return []
-    kept = "kept" if found["kept"] else "not kept"
-    return [
-        f"Fine-tuning with {found['method']}: {found['fine_tuned']:.1f} % on images held back, "
-        f"{found['training_free']:.1f} % without it; {kept} ({found['seconds']:.0f} s)"
+    accuracies, likelihoods = figures["accuracy"], figures["log_likelihood"]
+    parts = [
+        f"{name} {accuracies[name]:.1f} %, log-likelihood {likelihoods[name]:.3f}"
+        for name in accuracies
+        if accuracies[name] is not None and likelihoods[name] is not None
     ]
+    measured = f" On held-out images: {'; '.join(parts)}." if parts else ""
+    outcome = "" if len(accuracies) == 1 else " Kept." if figures["kept"] else " Not kept."
+    return [f"Trained with {figures['method']} ({figures['seconds']:.0f} s).{measured}{outcome}"]
 
 
-def predictions_text(found: Sequence[Prediction]) -> str:
-    """A line for each image."""
+def predictions_text(predictions: Sequence[ImagePrediction]) -> str:
+    """Return one line per image."""
     lines = []
-    for one in found:
-        best = ", ".join(f"{label} {100 * score:.1f} %" for label, score in one.best)
-        strange = "like nothing learned; nearest: " if one.unknown else ""
-        lines.append(f"{one.image}: " + (f"error: {one.error}" if one.error is not None else strange + best))
+    for prediction in predictions:
+        best = ", ".join(f"{label} {100 * score:.1f} %" for label, score in prediction.best)
+        unknown = "resembles no class; nearest: " if prediction.unknown else ""
+        text = f"error: {prediction.error}" if prediction.error is not None else unknown + best
+        lines.append(f"{prediction.image}: {text}")
     encoding = sys.stdout.encoding or "utf-8"
     return "".join(f"{line}\n" for line in lines).encode(encoding, "replace").decode(encoding)
 
 
-def predictions_csv(found: Sequence[Prediction], unknown: bool) -> str:
-    """A line for each image: the classes and their scores, best first."""
-    from ..analysis.tables import csv_text  # which takes scipy with it
+def predictions_csv(predictions: Sequence[ImagePrediction], unknown: bool) -> str:
+    """Return CSV with one row per image: classes and scores, best first."""
+    from ..analysis.tables import csv_text  # imports scipy
 
-    ranks = range(1, max([len(one.best) for one in found] + [1]) + 1)
+    ranks = range(1, max([len(prediction.best) for prediction in predictions] + [1]) + 1)
     header = ["image", *(f"{name}_{rank}" for rank in ranks for name in ("label", "score"))]
-    lines: list[list[Any]] = [[*header, *(["unknown"] if unknown else []), "error"]]
-    for one in found:
-        cells = [cell for pair in one.best for cell in pair]
+    lines: list[list[Any]] = [[*header, *(["unknown", "unknown_score"] if unknown else []), "error"]]
+    for prediction in predictions:
+        cells: list[Any] = [cell for pair in prediction.best for cell in pair]
         cells += [""] * (2 * len(ranks) - len(cells))
-        asked = ["" if one.unknown is None else str(one.unknown).lower()] if unknown else []
-        lines.append([one.image, *cells, *asked, one.error or ""])
+        flag: list[Any] = ["" if prediction.unknown is None else str(prediction.unknown).lower()] if unknown else []
+        flag += [prediction.unknown_score] if unknown else []
+        lines.append([prediction.image, *cells, *flag, prediction.error or ""])
     return csv_text(lines)
 
 
-def print_info(found: Mapping[str, Any]) -> None:
-    """What a model or a run holds."""
+def suggestions_text(suggestions: Sequence[Suggestion]) -> str:
+    """Return one line per suggested image."""
+    lines = []
+    for entry in suggestions:
+        if entry.error is not None:
+            lines.append(f"{entry.image}: error: {entry.error}")
+        else:
+            lines.append(
+                f"{entry.rank}. {entry.image}: {entry.label} {100 * (entry.probability or 0):.1f} %, or {entry.second}"
+            )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def suggestions_csv(suggestions: Sequence[Suggestion]) -> str:
+    """Return CSV with one row per suggested image."""
+    from ..analysis.tables import csv_text  # imports scipy
+
+    columns = ("rank", "image", "label", "probability", "second", "score", "error")
+    rows = [["" if getattr(entry, name) is None else getattr(entry, name) for name in columns] for entry in suggestions]
+    return csv_text([list(columns), *rows])
+
+
+def print_info(description: Mapping[str, Any]) -> None:
+    """Print what a model or a run contains."""
     console = Console(highlight=False)
-    print(f"{found['path']}: {count_classes(len(found['classes']))}, {found['megabytes']:.1f} MB on disk")
-    words = {"finetuned": ", ".join(found.get("finetuned", ())) or "no"}
-    for key in ("backbone", "predictor", "finetuned", "exemplars", "method", "dataset", "status"):
-        if key in found:
-            print(f"{key:10} {words.get(key, found[key])}")
+    size = f"{description['megabytes']:.1f} MB on disk"
+    print(f"{description['path']}: {count_classes(len(description['classes']))}, {size}")
+    values = {"trained_on": ", ".join(description.get("trained_on", ())) or "-"}
+    for key in ("method", "backbone", "predictor", "trained_on", "exemplars", "dataset", "status"):
+        if description.get(key) is not None:
+            print(f"{key.replace('_', ' '):10} {values.get(key, description[key])}")
+    accuracy = description.get("accuracy")
+    if accuracy is not None:
+        print(f"{'accuracy':10} {_percent(accuracy, list(accuracy))}{_measured_with(description)}")
+    if description.get("unknown_detection") is not None:
+        print(f"{'unknown':10} {detection_text(description['unknown_detection'])}")
     classes = Table(box=None, pad_edge=False)
     classes.add_column("class", overflow="fold")
-    classes.add_column("images", justify="right")
-    for label, count in found["classes"].items():
-        classes.add_row(Text(label), "-" if count is None else str(count))
+    for column in ("images", "accuracy") if accuracy is not None else ("images",):
+        classes.add_column(column, justify="right")
+    for label, count in description["classes"].items():
+        figures = [_percent(accuracy, [label]) if label in accuracy else "not measured"] if accuracy is not None else []
+        classes.add_row(Text(label), "-" if count is None else str(count), *figures)
     print()
     console.print(classes)
-    if "versions" in found:
-        print()
-        versions = Table(box=None, pad_edge=False)
-        for column in ("version", "made", "classes", "images", "message"):
-            versions.add_column(column, justify="right" if column in ("classes", "images") else "left", overflow="fold")
-        for one in found["versions"]:
-            number = f"{one['number']}{' (now)' if one['current'] else ''}"
-            row = (number, one["created"], str(one["classes"]), str(one["images"]), one["message"])
-            versions.add_row(*map(Text, row))
-        console.print(versions)
+    print()
+    versions = Table(box=None, pad_edge=False)
+    for column in ("version", "created", "classes", "images", "message"):
+        versions.add_column(column, justify="right" if column in ("classes", "images") else "left", overflow="fold")
+    for version in description["versions"]:
+        number = f"{version['number']}{' (current)' if version['current'] else ''}"
+        row = (number, version["created"], str(version["classes"]), str(version["images"]), version["message"])
+        versions.add_row(*map(Text, row))
+    console.print(versions)
+
+
+def _measured_with(description: Mapping[str, Any]) -> str:
+    """Say so if images were added since the last measurement."""
+    measured, images = description.get("measured_images", 0), sum(description["classes"].values())
+    return f" (measured with {measured} of {images} images)" if 0 < measured < images else ""

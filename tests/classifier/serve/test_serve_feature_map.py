@@ -1,6 +1,4 @@
-"""The feature space in two dimensions."""
-
-from __future__ import annotations
+"""Two-dimensional map of the feature space."""
 
 import numpy as np
 import pytest
@@ -10,27 +8,27 @@ from cscct.classifier.serve.feature_map import POINTS, feature_map
 from small_models import blobs
 
 
-def test_means_lie_in_the_midst_of_their_photographs() -> None:
+def test_class_means_are_the_means_of_the_points() -> None:
     x, y = blobs(5, 30, width=40)
-    found = feature_map(7, IncrementalClassifier(None).learn(x, y))
-    assert (found.version, [one.name for one in found.classes]) == (7, ["0", "1", "2", "3", "4"])
-    assert 0.3 < found.share <= 1
-    for one in found.classes:
-        np.testing.assert_allclose(np.mean(one.points, axis=0), [one.x, one.y], atol=1e-6)
+    projection = feature_map(7, IncrementalClassifier(None).learn(x, y))
+    assert (projection.version, [entry.name for entry in projection.classes]) == (7, ["0", "1", "2", "3", "4"])
+    assert 0.3 < projection.share <= 1
+    for entry in projection.classes:
+        np.testing.assert_allclose(np.mean(entry.points, axis=0), [entry.x, entry.y], atol=1e-6)
 
 
 @pytest.mark.parametrize(("classes", "each"), [(1, 1), (1, 5), (2, 1), (2, 9), (3, 1)])
-def test_few_classes_and_images_have_a_map_too(classes: int, each: int) -> None:
+def test_few_classes_and_images(classes: int, each: int) -> None:
     x, y = blobs(classes, each)
-    found = feature_map(1, IncrementalClassifier(None, predictor="ncm").learn(x, y))
-    assert [len(one.points) for one in found.classes] == [each] * classes
-    assert np.isfinite([[one.x, one.y] for one in found.classes]).all()
+    projection = feature_map(1, IncrementalClassifier(None, method="ncm").learn(x, y))
+    assert [len(entry.points) for entry in projection.classes] == [each] * classes
+    assert np.isfinite([[entry.x, entry.y] for entry in projection.classes]).all()
 
 
-def test_points_are_few_and_none_once_features_are_compressed() -> None:
+def test_points_are_limited_and_absent_for_compressed_features() -> None:
     x, y = blobs(3, 200, width=300)
-    found = feature_map(1, IncrementalClassifier(None, predictor="ncm").learn(x, y))
-    assert all(POINTS / 2 <= len(one.points) <= POINTS for one in found.classes)
+    projection = feature_map(1, IncrementalClassifier(None, method="ncm").learn(x, y))
+    assert all(POINTS / 2 <= len(entry.points) <= POINTS for entry in projection.classes)
     x, y = blobs(3, 40)  # more images than dimensions
-    found = feature_map(1, IncrementalClassifier(None, predictor="ncm").learn(x, y))
-    assert len({(one.x, one.y) for one in found.classes}) == 3
+    projection = feature_map(1, IncrementalClassifier(None, method="ncm").learn(x, y))
+    assert len({(entry.x, entry.y) for entry in projection.classes}) == 3

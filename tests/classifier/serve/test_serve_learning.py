@@ -1,6 +1,4 @@
-"""The learning step as the server sees it."""
-
-from __future__ import annotations
+"""Learning steps of the server."""
 
 import subprocess
 import threading
@@ -18,29 +16,29 @@ from cscct.classifier.serve.uploads import Upload
 from serving import YELLOW, encoded, folder_fixture, original_fixture  # noqa: F401
 
 
-def job_with_photographs(folder: Path) -> LearningJob:
+def job_with_staged_photo(folder: Path) -> LearningJob:
     staging = Staging(folder / "staging", Limits())
     staging.folder.mkdir()
-    photograph = folder.parent / "photograph.png"
-    photograph.write_bytes(encoded(YELLOW))
-    staging.add("yellow", [Upload(photograph, "a.png")])
+    photo = folder.parent / "photograph.png"
+    photo.write_bytes(encoded(YELLOW))
+    staging.add("yellow", [Upload(photo, "a.png")])
     return LearningJob(folder, staging, lambda: None)
 
 
-class Waiting(subprocess.Popen[str]):
-    """A process that says nothing and waits to be killed. before: called when it has begun."""
+class IdleProcess(subprocess.Popen[str]):
+    """A process without output that runs until killed. `on_start` is called after it has started."""
 
-    before: Any = staticmethod(lambda: None)
+    on_start: Any = staticmethod(lambda: None)
 
     def __init__(self, _: list[str], **options: Any):
         super().__init__(["sleep", "600"], **options)
-        self.before()
+        self.on_start()
 
 
-def test_a_step_that_is_stopped_after_its_commit_is_done(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its photographs are not learned a second time."""
-    monkeypatch.setattr(learning.subprocess, "Popen", Waiting)
-    job = job_with_photographs(folder)
+def test_step_stopped_after_its_commit_is_done(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The photos are not learned twice."""
+    monkeypatch.setattr(learning.subprocess, "Popen", IdleProcess)
+    job = job_with_staged_photo(folder)
     job.start()
     learn_batch(folder, read_batch(folder / "staging"), lambda *_: None)
     job.stop()
@@ -49,16 +47,16 @@ def test_a_step_that_is_stopped_after_its_commit_is_done(folder: Path, monkeypat
     assert not job.staging.all()
 
 
-def test_a_step_can_be_stopped_while_it_starts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = job_with_photographs(folder)
+def test_step_can_be_stopped_during_its_start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = job_with_staged_photo(folder)
     stopper = threading.Thread(target=job.stop)
 
-    def stop_meanwhile() -> None:
+    def stop_concurrently() -> None:
         stopper.start()
-        stopper.join(0.2)  # it has to wait until the step has started
+        stopper.join(0.2)  # blocks until the step has started
 
-    monkeypatch.setattr(Waiting, "before", staticmethod(stop_meanwhile))
-    monkeypatch.setattr(learning.subprocess, "Popen", Waiting)
+    monkeypatch.setattr(IdleProcess, "on_start", staticmethod(stop_concurrently))
+    monkeypatch.setattr(learning.subprocess, "Popen", IdleProcess)
     job.start()
     stopper.join(60)
     try:
@@ -68,12 +66,12 @@ def test_a_step_can_be_stopped_while_it_starts(folder: Path, monkeypatch: pytest
         job.stop()
 
 
-def test_a_step_whose_files_fail_is_not_running_for_ever(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_error_at_the_end_fails_the_step(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(learning.subprocess, "Popen", Waiting)
-    job = job_with_photographs(folder)
+    monkeypatch.setattr(learning.subprocess, "Popen", IdleProcess)
+    job = job_with_staged_photo(folder)
     monkeypatch.setattr(job.staging, "end", fail)
     job.start()
     job.stop()

@@ -29,7 +29,7 @@ def request(
 
 
 def make(root: Path, tree: dict[str, int]) -> Path:
-    """`tree` says how many images each class folder gets."""
+    """`tree`: number of images of each class folder."""
     for folder, count in tree.items():
         (root / folder).mkdir(parents=True)
         for i in range(count):
@@ -53,7 +53,10 @@ def test_train_and_test_folders(tmp_path: Path, test_name: str) -> None:
     (tmp_path / "train" / "dog" / ".hidden.jpg").write_bytes(b"x")
     (tmp_path / "train" / ".cache").mkdir()
     (tmp_path / "train" / "README.txt").write_text("beside the classes, so nobody takes it for an image")
-    dataset = load(tmp_path)
+    warnings: list[str] = []
+    dataset = load(tmp_path, warnings=warnings)
+    assert len(warnings) == 1
+    assert ".hidden.jpg" in warnings[0]
     assert dataset.class_names == ("Cat", "dog")
     assert dataset.channels == 3
     assert relative(dataset.train, tmp_path / "train") == [
@@ -67,6 +70,22 @@ def test_train_and_test_folders(tmp_path: Path, test_name: str) -> None:
     assert dataset.train.labels.dtype == np.int64
     assert relative(dataset.test, tmp_path / test_name) == ["Cat/0.png", "Cat/1.png", "dog/0.png"]
     assert dataset.test.labels.tolist() == [0, 0, 1]
+
+
+def test_csv_file_and_names_that_differ_in_case(tmp_path: Path) -> None:
+    make(tmp_path, {"x": 4, "y": 3})
+    rows = [f"x/{i}.png,Cat" for i in range(4)] + [f"y/{i}.png,cat" for i in range(3)] + ["y/missing.png,cat"]
+    listed = tmp_path / "labels.csv"
+    listed.write_text("\n".join(["path,label", *rows]))
+    with pytest.raises(UserError, match=r"missing.png \(does not exist\)"):
+        load(listed, warnings=[])
+    warnings: list[str] = []
+    dataset = load(listed, skip=True, warnings=warnings)
+    assert dataset.class_names == folders.folder_classes(request(listed)) == ("Cat", "cat")
+    assert sorted(relative(dataset.train, tmp_path) + relative(dataset.test, tmp_path)) == sorted(
+        row.partition(",")[0] for row in rows[:-1]
+    )
+    assert any("differs from Cat only in case" in text for text in warnings)
 
 
 @pytest.mark.parametrize("prefix", ["train/", ""])
@@ -132,7 +151,7 @@ def test_folder_must_be_named_and_exist(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def spoil(root: Path) -> set[str]:
-    """Put one of each kind of bad file in class a."""
+    """Put one of each kind of bad file in class a, an image with another suffix, and one in a subfolder."""
     whole = draw(root / "a" / "whole.jpg", size=(64, 64)).read_bytes()
     (root / "a" / "cut.jpg").write_bytes(whole[: len(whole) // 2])
     (root / "a" / "text.jpg").write_text("no picture")
@@ -142,30 +161,24 @@ def spoil(root: Path) -> set[str]:
     draw(root / "loose.png")
     (root / "a" / "photo.jfif").write_bytes(whole)
     os.mkfifo(root / "a" / "pipe.jpg")
-    inside = ("cut.jpg", "text.jpg", "empty.png", "photo.jfif", "pipe.jpg", "gone.png", "deeper")
+    inside = ("cut.jpg", "text.jpg", "empty.png", "pipe.jpg", "gone.png")
     return {f"a/{name}" for name in inside} | {"loose.png"}
 
 
 def test_bad_files_are_counted_named_and_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "listing", lambda names: ", ".join(names))
     bad = spoil(make(tmp_path, {"a": 4, "b": 4}))
-    with pytest.raises(UserError, match=r"8 of 17 files in .* cannot be read as images: ") as caught:
+    with pytest.raises(UserError, match=r"6 of 17 files in .* cannot be read as images: ") as caught:
         load(tmp_path)
     text = str(caught.value)
     assert text.endswith("; remove them or pass --skip-bad-images.")
     for name in bad:
         assert f"{name} (" in text
     assert "a/cut.jpg (image file is truncated" in text
-    assert "a/deeper (a folder inside a class folder)" in text
-    assert "a/pipe.jpg (not a regular file)" in text
-    assert "a/photo.jfif (an image without the suffix of one)" in text
+    assert "a/pipe.jpg (not a regular file, or a broken link)" in text
+    assert "deeper" not in text  # subfolders belong to the class
+    assert "photo.jfif" not in text  # it starts like an image
     assert "whole.jpg" not in text
-
-
-def test_only_the_first_bad_names_are_shown(tmp_path: Path) -> None:
-    spoil(make(tmp_path, {"a": 4, "b": 4}))
-    with pytest.raises(UserError, match="and 3 more; remove them"):
-        load(tmp_path)
 
 
 def test_bad_files_are_skipped_with_one_warning(tmp_path: Path) -> None:
@@ -173,9 +186,10 @@ def test_bad_files_are_skipped_with_one_warning(tmp_path: Path) -> None:
     warnings: list[str] = []
     dataset = load(tmp_path, skip=True, warnings=warnings)
     assert len(warnings) == 1
-    assert "8 of 17 files" in warnings[0]
+    assert "6 of 17 files" in warnings[0]
     used = relative(dataset.train, tmp_path) + relative(dataset.test, tmp_path)
-    assert len(used) == 9
+    assert len(used) == 11
+    assert {"a/deeper/x.png", "a/photo.jfif"} <= set(used)
     assert not bad & set(used)
 
 
@@ -198,18 +212,7 @@ def test_files_that_are_not_images_are_ignored_with_one_warning(tmp_path: Path) 
     warnings: list[str] = []
     dataset = load(tmp_path, warnings=warnings)
     assert len(dataset.train) + len(dataset.test) == 8
-    assert warnings == [f"5 files that are not images are ignored in {tmp_path}: {', '.join(names)}."]
-
-
-def test_damaged_images_are_refused_all_the_same(tmp_path: Path) -> None:
-    add_strays(make(tmp_path, {"a": 4, "b": 4}))
-    (tmp_path / "b" / "cut.png").write_bytes((tmp_path / "b" / "0.png").read_bytes()[:100])
-    with pytest.raises(UserError, match=r"1 of 9 files in .* cannot be read as images: b/cut.png \("):
-        load(tmp_path)
-    warnings: list[str] = []
-    assert len(load(tmp_path, skip=True, warnings=warnings).train) == 6
-    assert len(warnings) == 2
-    assert "b/cut.png" in warnings[1]
+    assert warnings == [f"Ignored 5 files that are not images in {tmp_path}: {', '.join(names)}."]
 
 
 def test_a_class_without_images(tmp_path: Path) -> None:
@@ -228,13 +231,6 @@ def test_names_that_are_not_utf8_are_refused(place: bytes, tmp_path: Path) -> No
     with pytest.raises(UserError, match=r"caf\\xe9.* is not valid UTF-8") as caught:
         load(tmp_path)
     str(caught.value).encode()
-
-
-def test_class_of_bad_files_only(tmp_path: Path) -> None:
-    make(tmp_path, {"a": 2, "b": 0})
-    (tmp_path / "b" / "x.jpg").write_text("no picture")
-    with pytest.raises(UserError, match=r"No readable image is left in .* for b"):
-        load(tmp_path, skip=True, warnings=[])
 
 
 def test_decompression_bomb_is_bad(
@@ -292,17 +288,6 @@ def test_imagenet_subset_lacks_classes(imagenet: Path) -> None:
         (imagenet / part / wnid).rename(imagenet / f"{part}-{wnid}")
     with pytest.raises(UserError, match=r"lacks 3 of the 200 class folders .* first is train/n01440764"):
         sources.load("imagenet-subset", request(imagenet))
-
-
-def test_imagenet_subset_cannot_be_fetched(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="licence") as caught:
-        sources.load("imagenet-subset", request(tmp_path))
-    for part in (
-        "cannot be fetched",
-        "`cscct data check imagenet-subset --data-dir DIR`",
-        "DIR/val/n01440764/",
-    ):
-        assert part in str(caught.value)
 
 
 def test_imagenet_subset_is_checked_without_decoding(imagenet: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A page and a JSON API for a model folder: classify photographs, correct answers, add classes, learn, undo."""
+"""Web UI and JSON API for a model folder: classify images, correct predictions, add classes, learn, undo."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The application: guard, API, page files and the login form."""
+"""The ASGI application: access control, API, web UI and login form."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
@@ -22,10 +22,26 @@ PAGE = Path(__file__).parent / "page"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
-def create_app(model_dir: str | Path, limits: Limits | None = None, token: str | None = None) -> FastAPI:
-    """The application for a model folder, for any ASGI server with one process.
+def create_app(
+    model_dir: str | Path,
+    limits: Limits | None = None,
+    token: str | None = None,
+    allowed_hosts: Iterable[str] = (),
+) -> FastAPI:
+    """Create the ASGI application of a model folder. It must run in a single server process.
 
-    token: what requests must carry. Without one, only requests that were sent to localhost are answered.
+    Args:
+        model_dir: Path of the model folder.
+        limits: Limits of requests.
+        token: Token that every request must contain.
+        allowed_hosts: Host names that requests may be addressed to, besides those of loopback and the address of the
+            server; `*` for all.
+
+    Returns:
+        The application.
+
+    Raises:
+        UserError: If clients cannot send the token.
     """
     limits = limits or Limits()
     service = Service(Path(model_dir), limits)
@@ -35,7 +51,7 @@ def create_app(model_dir: str | Path, limits: Limits | None = None, token: str |
         with service.opened():
             yield
 
-    # The usual pages of FastAPI load scripts from elsewhere, so only the description itself is served.
+    # The documentation pages of FastAPI load scripts from a CDN, so only the schema is served.
     app = FastAPI(
         title="cscct",
         version=__version__,
@@ -46,12 +62,12 @@ def create_app(model_dir: str | Path, limits: Limits | None = None, token: str |
     )
     app.state.service = service
     secret = None if token is None else Token(token)
-    app.add_middleware(Guard, limits=limits, token=secret)
+    app.add_middleware(Guard, limits=limits, token=secret, hosts=tuple(allowed_hosts))
     app.include_router(router)
-    app.exception_handler(RequestValidationError)(_invalid)
-    app.exception_handler(UserError)(_failed)
-    app.exception_handler(RunFailed)(_failed)
-    app.exception_handler(OSError)(_unwritable)
+    app.exception_handler(RequestValidationError)(_validation_error)
+    app.exception_handler(UserError)(_user_error)
+    app.exception_handler(RunFailed)(_user_error)
+    app.exception_handler(OSError)(_storage_error)
     _add_page(app)
     if secret is not None:
         _add_login(app, secret)
@@ -59,11 +75,11 @@ def create_app(model_dir: str | Path, limits: Limits | None = None, token: str |
 
 
 def _add_page(app: FastAPI) -> None:
-    """Each file by its own route: no path of a request is ever looked up on disk."""
+    """Add a route per file, so that request paths are never used as file paths."""
     for file in sorted(PAGE.iterdir()):
         if file.suffix in TYPES and file.name != "login.html":
-            address = "/" if file.name == "index.html" else f"/{file.name}"
-            app.get(address, include_in_schema=False)(_sender(file))
+            url_path = "/" if file.name == "index.html" else f"/{file.name}"
+            app.get(url_path, include_in_schema=False)(_sender(file))
 
 
 def _sender(file: Path) -> Callable[[], Response]:
@@ -93,17 +109,17 @@ def _add_login(app: FastAPI, secret: Token) -> None:
         return log_in(request, token)
 
 
-async def _invalid(request: Request, error: Exception) -> JSONResponse:
-    """What pydantic found, as one sentence."""
+async def _validation_error(request: Request, error: Exception) -> JSONResponse:
+    """Return all validation errors in a single message."""
     assert isinstance(error, RequestValidationError)
-    found = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
-    return JSONResponse({"detail": f"The request is not valid: {'; '.join(found)}."[:1000]}, 422)
+    problems = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()]
+    return JSONResponse({"detail": f"Invalid request: {'; '.join(problems)}."[:1000]}, 422)
 
 
-async def _failed(request: Request, error: Exception) -> JSONResponse:
+async def _user_error(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": str(error)}, 409)
 
 
-async def _unwritable(request: Request, error: Exception) -> JSONResponse:
+async def _storage_error(request: Request, error: Exception) -> JSONResponse:
     reason = getattr(error, "strerror", None) or type(error).__name__
-    return JSONResponse({"detail": f"The server cannot read or write its files: {reason}."}, 503)
+    return JSONResponse({"detail": f"The server cannot read or write the model folder: {reason}."}, 503)

@@ -1,4 +1,4 @@
-"""The model that answers: the current version of a folder, loaded again when there is a newer one."""
+"""The current version of a model folder, reloaded when it changes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,27 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
+from ...data.encoding import media_type
 from ...errors import RunFailed, UserError
 from ..estimator import IncrementalClassifier
 from ..labels import nearest
-from ..store import MODEL, ModelFolder, Version, is_model_folder
+from ..records import Version
+from ..store import MODEL, ModelFolder, is_model_folder
 from .feature_map import feature_map
-from .schemas import Answer, ClassInfo, FeatureMap, Prediction, VersionInfo
-from .uploads import Upload, explained
+from .schemas import Answer, ClassInfo, FeatureMap, ScoredLabel, VersionInfo
+from .uploads import Upload, image_errors
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """A version in memory. model: None while nothing is learned. stamp: of the file that told which one is current."""
+class LoadedVersion:
+    """A version in memory.
+
+    Attributes:
+        number: Number of the version; 0 before the first learning step.
+        model: The model; None before the first learning step.
+        versions: All versions of the folder, oldest first.
+        stamp: State of model.json when the version was loaded.
+    """
 
     number: int
     model: IncrementalClassifier | None
@@ -29,38 +38,46 @@ class Loaded:
     stamp: object
 
     def classes(self) -> list[ClassInfo]:
+        """Return the classes of the model with their cross-validated accuracy."""
         if self.model is None:
             return []
         after = (self.report() or {}).get("after", {})
-        found = []
+        infos = []
         for label in self.model.classes_.tolist():
             right, count = after.get(str(label), (None, None))
             images = self.model.statistics_[label].count
-            kept = len(self.model.exemplars_.get(label, ()))
-            found.append(ClassInfo(name=str(label), images=images, exemplars=kept, right=right, count=count))
-        return found
+            exemplars = len(self.model.exemplars_.get(label, ()))
+            infos.append(ClassInfo(name=str(label), images=images, exemplars=exemplars, right=right, count=count))
+        return infos
 
     def report(self) -> dict[str, Any] | None:
-        """What the last learning step did."""
+        """Return the report of the last learning step."""
         report = getattr(self.model, "report_", None)
         return None if report is None else report.as_dict()
 
     def version_infos(self) -> list[VersionInfo]:
-        """Newest first."""
-        return [_version_info(one) for one in reversed(self.versions)]
+        """Return all versions, newest first."""
+        return [_version_info(version) for version in reversed(self.versions)]
 
 
 class CurrentModel:
-    """Keeps the last version that could be loaded. Its methods may be called from several threads."""
+    """The last version that was loaded successfully. Thread-safe.
+
+    Args:
+        path: Path of the model folder.
+    """
 
     def __init__(self, path: Path) -> None:
         self.folder = ModelFolder(path)
         self.trouble: str | None = None
         self._mutex = threading.Lock()
-        self._loaded = Loaded(0, None, [], None)
+        self._loaded = LoadedVersion(0, None, [], None)
 
-    def get(self) -> Loaded:
-        """Whoever finds a newer version loads it; others are answered by the one before meanwhile."""
+    def get(self) -> LoadedVersion:
+        """Return the current version.
+
+        The first caller that sees a newer version loads it. Concurrent callers get the previous version meanwhile.
+        """
         if self._stamp() != self._loaded.stamp and self._mutex.acquire(blocking=self._loaded.model is None):
             try:
                 self._load()
@@ -69,7 +86,7 @@ class CurrentModel:
         return self._loaded
 
     def refresh(self) -> None:
-        """Loads the newest version before it returns."""
+        """Load the current version if it changed."""
         with self._mutex:
             self._load()
 
@@ -79,61 +96,96 @@ class CurrentModel:
             return
         try:
             versions = self.folder.versions() if is_model_folder(self.folder.path) else []
-            number = next((one.number for one in versions if one.current), 0)
-            model = self.folder.load(number) if number else None
+            number = next((version.number for version in versions if version.current), 0)
+            model = self.folder.load() if versions else None
             if model is not None and model.backbone is None:
-                raise UserError(f"The model in {self.folder.path} reads features, not images: it cannot be served.")
+                raise UserError(
+                    f"The model in {self.folder.path} classifies feature vectors, not images, and cannot be served."
+                )
         except (UserError, RunFailed) as error:
-            if self._loaded.stamp is None:  # nothing to answer with
+            if self._loaded.stamp is None:  # no earlier version to fall back to
                 raise
             self.trouble = str(error)
             self._loaded = replace(self._loaded, stamp=stamp)
             return
         self.trouble = None
-        self._loaded = Loaded(number, model, versions, stamp)
+        self._loaded = LoadedVersion(number, model, versions, stamp)
 
     def _stamp(self) -> object:
-        """Changes whenever another version becomes the current one."""
+        """Return the state of model.json, which changes whenever another version becomes the current one."""
         try:
-            found = (self.folder.path / MODEL).stat()
+            status = (self.folder.path / MODEL).stat()
         except FileNotFoundError:
-            return "nothing"
-        return found.st_mtime_ns, found.st_ino, found.st_size
+            return "missing"
+        return status.st_mtime_ns, status.st_ino, status.st_size
 
     def model(self) -> tuple[int, IncrementalClassifier]:
-        """The number of the version that answers, and the model."""
+        """Return the current version number and model.
+
+        Raises:
+            HTTPException: 409 if the model has no classes.
+        """
         loaded = self.get()
         if loaded.model is None or not len(loaded.model.classes_):
-            raise HTTPException(409, "The model has no classes: add photographs to a class, and learn them.")
+            raise HTTPException(409, "The model has no classes: stage photos of a class and learn them first.")
         return loaded.number, loaded.model
 
     def check_class(self, name: str) -> None:
-        """Refuses the name of a class that the model does not know."""
+        """Check that the model has a class.
+
+        Raises:
+            HTTPException: 404 if it does not.
+        """
         known = self.model()[1].class_names
         if name not in known:
-            raise HTTPException(404, f"There is no class {name!r} in this model. {nearest(name, known)}")
+            raise HTTPException(404, f"The model has no class {name!r}. {nearest(name, known)}")
 
     def classify(self, uploads: Sequence[Upload], top: int) -> tuple[int, list[Answer]]:
-        """The number of the version that answers, and an answer an image."""
+        """Classify images.
+
+        Args:
+            uploads: Uploaded image files.
+            top: Number of classes per image.
+
+        Returns:
+            Version number and one answer per image.
+
+        Raises:
+            HTTPException: 409 if the model has no classes, 422 if an image cannot be decoded.
+        """
         number, model = self.model()
+        names = [upload.filename for upload in uploads]
+        unknown = model.unknown_refusal() is None
+        predictions = model.predict_items([upload.path for upload in uploads], names, top=top, unknown=unknown)
         answers = []
-        for upload in uploads:
-            with explained(upload.path, upload.filename):
-                features = model.features([upload.path])
-                (best,), (unknown,) = model.top(features, k=top), model.unknown(features)
-            found = [Prediction(label=str(label), score=score) for label, score in best]
-            answers.append(Answer(filename=upload.filename, predictions=found, unknown=bool(unknown)))
+        for upload, prediction in zip(uploads, predictions, strict=True):
+            if prediction.error is not None:
+                with image_errors(upload.path, upload.filename):
+                    raise UserError(prediction.error)
+            best = [ScoredLabel(label=label, score=score) for label, score in prediction.best]
+            score = prediction.unknown_score
+            flag = bool(prediction.unknown)
+            answers.append(Answer(filename=upload.filename, predictions=best, unknown=flag, unknown_score=score))
         return number, answers
 
-    def exemplar(self, index: int, number: int) -> bytes:
-        """A photograph that was kept, as JPEG."""
+    def exemplar(self, index: int, number: int) -> tuple[bytes, str]:
+        """Return an exemplar and its media type.
+
+        Args:
+            index: Position in the list of classes.
+            number: Position in the exemplars of the class.
+
+        Raises:
+            HTTPException: 404 if the exemplar does not exist.
+        """
         model = self.model()[1]
-        kept = model.exemplars_.get(model.classes_[index], ()) if index < len(model.classes_) else ()
-        if number >= len(kept):
-            raise HTTPException(404, "No photograph with this number is kept of this class.")
-        return kept[number]
+        exemplars = model.exemplars_.get(model.classes_[index], ()) if index < len(model.classes_) else ()
+        if number >= len(exemplars):
+            raise HTTPException(404, "This exemplar does not exist.")
+        return exemplars[number], media_type(exemplars[number])
 
     def map(self) -> FeatureMap:
+        """Return the feature map of the current version."""
         number, model = self.model()
         return feature_map(number, model)
 

@@ -1,113 +1,124 @@
-"""A learning step in a process of its own: `python -m cscct.classifier.serve.job MODEL_DIR`, started by the server.
+"""Learning step in a subprocess: `python -m cscct.classifier.serve.job MODEL_DIR`, started by the server.
 
-It tells on standard output, a line of JSON each, how far it is, or why it failed. It ends when the server ends: the
-model then stays as it was, and the photographs still wait.
+The process writes progress and errors to standard output, one JSON object per line. It exits when the server exits: the
+model then does not change and the photos stay staged.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
 import threading
 import time
 import traceback
+import warnings
 from collections import Counter
-from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from ...data.inputs import InputProblem
+from ...data.registry import Progress
 from ...errors import RunFailed, UserError
-from ..estimator import IncrementalClassifier
-from ..images import Problem
-from ..labels import Label
+from ...jsontext import to_json
+from ..folder import learn_images
 from ..store import ModelFolder, is_model_folder
-from .staging import Batch, read_batch
+from .staging import StagedBatch, read_batch
 
 STAGING = "staging"
 
 
-def learn_batch(path: Path, batch: Batch, progress: Callable[[str, int, int], None]) -> int:
-    """Learns what was staged and commits it. The number of the new version."""
-    folder = ModelFolder(path)
-    before = folder.current()
-    model = folder.load(before) if before else IncrementalClassifier()
-    known = getattr(model, "statistics_", {})
-    images = [path / STAGING / f"{one.id}.image" for one in batch.photographs]
-    model.learn(images, [own_label(one.label, known) for one in batch.photographs], progress=progress)
-    problems = [_renamed(one, path / STAGING, batch) for one in model.report_.problems]
-    model.report_ = replace(model.report_, problems=problems)
-    return folder.commit(model, message_of(batch), based_on=before)
+def learn_batch(path: Path, batch: StagedBatch, progress: Progress) -> int:
+    """Learn staged photos and commit the new version.
+
+    Args:
+        path: Path of the model folder.
+        batch: The staged photos.
+        progress: Called with the phase, the number of processed items and the total.
+
+    Returns:
+        The number of the new version.
+    """
+    images = [path / STAGING / f"{photo.id}.image" for photo in batch.photographs]
+    result = learn_images(
+        path,
+        images,
+        [photo.label for photo in batch.photographs],
+        message=message_of(batch),
+        always_commit=True,  # the message tells the server that the batch is done
+        progress=progress,
+        rename_problem=lambda problem: _renamed(problem, path / STAGING, batch),
+    )
+    return result.version
 
 
-def own_label(text: str, known: Collection[Label]) -> Label:
-    """A label as the model has it: the page knows only texts."""
-    numbers = any(isinstance(label, int) for label in known)
-    same = [label for label in known if str(label) == text]
-    return same[0] if same else int(text) if numbers and text.isdecimal() else text
+def _renamed(problem: InputProblem, folder: Path, batch: StagedBatch) -> InputProblem:
+    """Return the problem with the clients' file names instead of the staged paths."""
+    names = {photo.id: photo.filename for photo in batch.photographs}
+    staged_path = re.compile(re.escape(str(folder)) + r"[/\\]([0-9a-f]+)\.image")
+
+    def with_filenames(text: str) -> str:
+        return staged_path.sub(lambda match: names.get(match[1], match[1]), text)
+
+    return replace(problem, path=with_filenames(problem.path), text=with_filenames(problem.text))
 
 
-def _renamed(problem: Problem, folder: Path, batch: Batch) -> Problem:
-    """With the names that people gave to the files."""
-    names = {one.id: one.filename for one in batch.photographs}
-    ours = re.compile(re.escape(str(folder)) + r"[/\\]([0-9a-f]+)\.image")
-
-    def told(text: str) -> str:
-        return ours.sub(lambda found: names.get(found[1], found[1]), text)
-
-    return replace(problem, path=told(problem.path), text=told(problem.text))
-
-
-def message_of(batch: Batch) -> str:
-    """What the list of versions says of it."""
-    counts = Counter(one.label for one in batch.photographs)
+def message_of(batch: StagedBatch) -> str:
+    """Return the version message of a batch: its classes, photo counts and tag."""
+    counts = Counter(photo.label for photo in batch.photographs)
     parts = [f"{label} ({count})" for label, count in list(counts.items())[:5]]
     more = f" and {len(counts) - 5} more classes" if len(counts) > 5 else ""
-    return f"on the page: {', '.join(parts)}{more} {batch.tag}"
+    return f"web UI: {', '.join(parts)}{more} {batch.tag}"
 
 
-def version_of(path: Path, batch: Batch) -> int | None:
-    """The number of the version that came of a batch, if one did."""
+def version_of(path: Path, batch: StagedBatch) -> int | None:
+    """Return the number of the version that learned a batch, or None if there is none."""
     versions = ModelFolder(path).versions() if is_model_folder(path) else []
-    return next((one.number for one in versions if batch.tag in one.message), None)
+    return next((version.number for version in versions if batch.tag in version.message), None)
 
 
-def _end_with_the_server() -> None:
-    """Standard input is a pipe that the server holds open: it ends when the server does, however that happens."""
-    os.read(sys.stdin.fileno(), 1)  # not through the buffer, whose lock would be held when this process ends
+def _exit_with_server() -> None:
+    """Exit when the server exits. Standard input is a pipe from the server, closed even if the server is killed."""
+    os.read(sys.stdin.fileno(), 1)  # unbuffered: a buffered read would hold a lock when this process exits
     os._exit(1)
 
 
 def main(path: Path, out: TextIO) -> int:
-    """The exit code. What a library prints goes to standard error, not between the lines of JSON."""
-    threading.Thread(target=_end_with_the_server, daemon=True).start()
+    """Run the learning step of the begun batch.
+
+    Args:
+        path: Path of the model folder.
+        out: Stream for the events.
+
+    Returns:
+        The exit code.
+    """
+    threading.Thread(target=_exit_with_server, daemon=True).start()
     last = 0.0
 
-    def tell(**event: Any) -> None:
-        print(json.dumps(event), file=out, flush=True)
+    def send(**event: Any) -> None:
+        print(to_json(event), file=out, flush=True)
 
     def progress(what: str, done: int, total: int) -> None:
         nonlocal last
         if done >= total or time.monotonic() - last > 0.1:
             last = time.monotonic()
-            tell(what=what, done=done, total=total)
+            send(what=what, done=done, total=total)
 
     try:
         learn_batch(path, read_batch(path / STAGING), progress)
     except (UserError, RunFailed) as error:
-        tell(error=str(error))
+        send(error=str(error))
         return 2
     except Exception as error:
         traceback.print_exc()
-        tell(
-            error=f"Learning failed unexpectedly ({type(error).__name__}: {error}). The server's terminal has details."
-        )
+        send(error=f"Unexpected error ({type(error).__name__}: {error}). See the log of the server for details.")
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    stream, sys.stdout = sys.stdout, sys.stderr
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # as in the server
+    stream, sys.stdout = sys.stdout, sys.stderr  # library output must not mix with the events
     sys.exit(main(Path(sys.argv[1]), stream))

@@ -1,4 +1,4 @@
-"""The learning step as the server sees it: one at a time, in a process of its own."""
+"""Management of the learning subprocess. At most one learning step runs at a time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,19 @@ from starlette.exceptions import HTTPException
 from ...errors import UserError
 from .job import version_of
 from .schemas import JobInfo
-from .staging import Batch, Staging
+from .staging import StagedBatch, Staging
 
 
 class LearningJob:
-    """Starts the process, listens to it, and tidies up after it."""
+    """The learning subprocess of a server.
+
+    Args:
+        path: Path of the model folder.
+        staging: Staged photos of the model.
+        finished: Called in a background thread after each learning step that stored a new version.
+    """
 
     def __init__(self, path: Path, staging: Staging, finished: Callable[[], None]) -> None:
-        """finished: called in a thread after each step that made a new version."""
         self.path, self.staging, self.finished = path, staging, finished
         self._mutex = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
@@ -32,7 +37,7 @@ class LearningJob:
         self._started = self._phase = 0.0
 
     def info(self) -> JobInfo:
-        """How far it is. The time left is that of the present part of the work."""
+        """Return the progress. The remaining time is that of the current phase."""
         with self._mutex:
             info = self._info.model_copy()
             if info.state == "running":
@@ -44,15 +49,20 @@ class LearningJob:
 
     @property
     def running(self) -> bool:
+        """Whether a learning step is running."""
         return self._info.state == "running"
 
     def start(self) -> JobInfo:
-        """With everything that waits."""
+        """Start learning all staged photos.
+
+        Raises:
+            HTTPException: 409 if a learning step is running or no photos are staged.
+        """
         with self._mutex:
             if self.running:
-                raise HTTPException(409, "A learning step is running already: wait for it, or stop it.")
+                raise HTTPException(409, "A learning step is already running: wait until it is finished, or stop it.")
             if not self.staging.all():
-                raise HTTPException(409, "No photographs wait: add some to a class first.")
+                raise HTTPException(409, "No photos are staged: add photos of a class first.")
             batch = self.staging.begin()
             command = [sys.executable, "-m", f"{__package__}.job", str(self.path)]
             pipe = subprocess.PIPE
@@ -64,14 +74,14 @@ class LearningJob:
         return self.info()
 
     def stop(self) -> None:
-        """Ends the process, if one runs: the model stays as it was and the photographs still wait."""
-        with self._mutex:  # both, or none
+        """Kill the running process, if any. The model does not change and the photos stay staged."""
+        with self._mutex:  # read both in a consistent state
             process, listener = self._process, self._listener
         if process is not None and listener is not None:
             process.kill()
             listener.join()
 
-    def _listen(self, process: subprocess.Popen[str], batch: Batch) -> None:
+    def _listen(self, process: subprocess.Popen[str], batch: StagedBatch) -> None:
         error = None
         assert process.stdout is not None
         with process.stdout:
@@ -83,7 +93,7 @@ class LearningJob:
         code = process.wait()
         if process.stdin is not None:
             process.stdin.close()
-        self._end(batch, error or _ending(code))
+        self._end(batch, error or _exit_reason(code))
 
     def _progress(self, event: dict[str, Any]) -> None:
         with self._mutex:
@@ -91,9 +101,15 @@ class LearningJob:
                 self._phase = time.monotonic()
             self._info = JobInfo(state="running", what=event["what"], done=event["done"], total=event["total"])
 
-    def _end(self, batch: Batch, error: str) -> None:
-        """error: why there is no new version, if there is none. The folder tells whether there is one: a process may be
-        stopped right after its commit."""
+    def _end(self, batch: StagedBatch, error: str) -> None:
+        """Finish a learning step.
+
+        Whether it succeeded is read from the folder, because a process may be killed right after its commit.
+
+        Args:
+            batch: The photos of the step.
+            error: Error message to report if no new version exists.
+        """
         version = None
         try:
             version = version_of(self.path, batch)
@@ -101,8 +117,8 @@ class LearningJob:
                 self.finished()
             self.staging.end(batch, learned=version is not None)
             problem = error if version is None else None
-        except (OSError, UserError) as failure:  # what follows has to happen: else nothing could be learned any more
-            problem = f"The learning step ended, but its files cannot be read or written: {failure}."
+        except (OSError, UserError) as failure:  # the state must be reset, else no further step could start
+            problem = f"The learning step ended, but the model folder cannot be read or written: {failure}."
         with self._mutex:
             self._info = JobInfo(
                 state="done" if problem is None else "failed",
@@ -121,6 +137,6 @@ def _event(line: str) -> dict[str, Any]:
     return event if isinstance(event, dict) else {}
 
 
-def _ending(code: int) -> str:
-    how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    return f"The learning process {how}. The model is as it was, and the photographs still wait."
+def _exit_reason(code: int) -> str:
+    reason = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+    return f"The learning process {reason}. The model did not change and the photos are still staged."

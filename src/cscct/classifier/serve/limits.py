@@ -1,4 +1,4 @@
-"""How much a request may ask for."""
+"""Limits of requests."""
 
 from __future__ import annotations
 
@@ -9,17 +9,46 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True)
 class Limits:
-    """What is above these is refused with a 4xx answer (or 503, when too much happens at once)."""
+    """Limits of requests. Exceeding them results in a 4xx response, or 503 for too many concurrent requests.
+
+    Attributes:
+        file_bytes: Maximum size of a file.
+        request_bytes: Maximum size of a request with files.
+        text_bytes: Maximum size of a request without files.
+        files: Maximum number of files in a request.
+        pixels: Maximum number of pixels of an image. Decoding needs four bytes per pixel.
+        side: Maximum width and height of an image.
+        name_length: Maximum length of a class name.
+        staged_files: Maximum number of staged photos.
+        staged_bytes: Maximum total size of staged photos.
+        running: Number of requests whose images are processed at the same time.
+        waiting: Number of further requests with images that are queued.
+        per_client: Number of requests with images that a client may have in progress.
+        upload_seconds: Maximum duration of an upload.
+        idle_seconds: Maximum time without data while a request is received or a response is sent.
+        header_seconds: Maximum time until the headers of a request are received.
+        slow_bytes: Uploads slower than this, in bytes per second, are dropped if others need their place.
+        slow_seconds: Uploads younger than this are not dropped.
+        connections: Maximum number of connections.
+        connections_per_client: Maximum number of connections of a client.
+    """
 
     file_bytes: int = 25 * MEGABYTE
     request_bytes: int = 100 * MEGABYTE
-    text_bytes: int = 100_000  # a request without files
-    files: int = 50  # in a request
-    pixels: int = 52_000_000  # of an image; the largest needs four bytes a pixel while it is decoded
-    side: int = 20_000  # width or height of an image
+    text_bytes: int = 100_000
+    files: int = 50
+    pixels: int = 52_000_000
+    side: int = 20_000
     name_length: int = 100
     staged_files: int = 5_000
     staged_bytes: int = 2_000 * MEGABYTE
-    running: int = 2  # requests whose images are decoded and classified at the same time
-    waiting: int = 30  # requests with images that are accepted beyond these
+    running: int = 2
+    waiting: int = 30
+    per_client: int = 16
     upload_seconds: float = 120.0
+    idle_seconds: float = 10.0
+    header_seconds: float = 10.0
+    slow_bytes: float = 50_000.0
+    slow_seconds: float = 2.0
+    connections: int = 640
+    connections_per_client: int = 320

@@ -1,4 +1,4 @@
-"""The JSON API. Every refusal is declared, so that clients can be generated from the OpenAPI page."""
+"""Routes of the JSON API. All error responses are declared, so that clients can be generated from the schema."""
 
 from __future__ import annotations
 
@@ -7,45 +7,45 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
 
-from ..changes import forget_classes, rename_class
+from ..folder import forget_classes, rename_class
 from .schemas import (
     Answers,
+    ErrorDetail,
     FeatureMap,
     Forget,
     JobInfo,
     ModelInfo,
-    Problem,
     Rename,
     Restore,
     StagedInfo,
     StagedList,
 )
 from .service import Service
-from .staging import Staged
+from .staging import StagedPhoto
 from .uploads import class_name
 
 REASONS = {
-    400: "The request cannot be parsed",
-    401: "The token is missing or wrong",
-    403: "A page of another site asked",
-    404: "There is no such thing",
-    408: "The request took too long to arrive",
-    409: "It does not fit the present state; the text says why",
-    413: "Too large",
-    415: "Not multipart/form-data",
-    421: "The server was asked for under another name than localhost",
-    422: "A value is wrong, or a file is not an image that is accepted",
-    503: "Too many requests at once, or the disk is full",
+    400: "Malformed request",
+    401: "Missing or invalid token",
+    403: "Cross-origin request",
+    404: "Not found",
+    408: "The request was not received in time",
+    409: "Conflict with the current state of the model or the learning step",
+    413: "Request too large",
+    415: "Content type is not multipart/form-data",
+    421: "Host is not a name of the server",
+    422: "Invalid value or unsupported image",
+    503: "Too many concurrent requests, or storage failure",
 }
 
 
-def refusals(*codes: int) -> dict[int | str, dict[str, Any]]:
-    """Declares them, with those that every route can give."""
-    return {code: {"model": Problem, "description": REASONS[code]} for code in sorted({*codes, 401, 403, 421})}
+def error_responses(*codes: int) -> dict[int | str, dict[str, Any]]:
+    """Return OpenAPI declarations of error responses, including the ones common to all routes."""
+    return {code: {"model": ErrorDetail, "description": REASONS[code]} for code in sorted({*codes, 401, 403, 421})}
 
 
 def _multipart(**fields: dict[str, Any]) -> dict[str, Any]:
-    """Declares the body of a request with images."""
+    """Return the OpenAPI declaration of a multipart request with images."""
     images = {"type": "array", "minItems": 1, "items": {"type": "string", "format": "binary"}}
     schema = {"type": "object", "required": ["images", *fields], "properties": {"images": images, **fields}}
     return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
@@ -56,18 +56,18 @@ def _service(request: Request) -> Service:
     return service
 
 
-Served = Annotated[Service, Depends(_service)]
+ServiceDependency = Annotated[Service, Depends(_service)]
 Id = Annotated[str, Path(max_length=64)]
 Index = Annotated[int, Path(ge=0, le=1_000_000)]
-UPLOAD = (400, 408, 409, 413, 415, 422, 503)
+UPLOAD_ERRORS = (400, 408, 409, 413, 415, 422, 503)
 JPEG = {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}, "description": "The image"}
-router = APIRouter(prefix="/api", responses=refusals())
+router = APIRouter(prefix="/api", responses=error_responses())
 
 
 @router.get("/model")
-def get_model(service: Served) -> ModelInfo:
-    """The model that answers now, its classes and its versions."""
-    loaded = service.model.get()  # once: a newer version may come meanwhile
+def get_model(service: ServiceDependency) -> ModelInfo:
+    """Current model, its classes and its versions."""
+    loaded = service.model.get()  # read once: a newer version may be loaded concurrently
     return ModelInfo(
         name=service.path.resolve().name,
         version=loaded.number,
@@ -79,133 +79,138 @@ def get_model(service: Served) -> ModelInfo:
     )
 
 
-@router.post("/classify", responses=refusals(*UPLOAD), openapi_extra=_multipart())
-async def classify(request: Request, service: Served, top: Annotated[int, Query(ge=1, le=1000)] = 5) -> Answers:
-    """What the images show. If one of them cannot be used, all are refused."""
+@router.post("/classify", responses=error_responses(*UPLOAD_ERRORS), openapi_extra=_multipart())
+async def classify(
+    request: Request, service: ServiceDependency, top: Annotated[int, Query(ge=1, le=1000)] = 5
+) -> Answers:
+    """Classify images. The request fails if any image is invalid."""
     async with service.form(request) as form:
         version, answers = await service.work(lambda: service.model.classify(form.uploads, top))
     return Answers(version=version, answers=answers)
 
 
 @router.get("/staged")
-def list_staged(service: Served) -> StagedList:
-    """The photographs that wait for the next learning step, oldest first."""
+def list_staged(service: ServiceDependency) -> StagedList:
+    """Photos staged for the next learning step, oldest first."""
     return _staged_list(service.staging.all())
 
 
 @router.post(
     "/staged",
     status_code=201,
-    responses=refusals(*UPLOAD),
+    responses=error_responses(*UPLOAD_ERRORS),
     openapi_extra=_multipart(label={"type": "string", "minLength": 1, "maxLength": 100}),
 )
-async def stage(request: Request, service: Served) -> StagedList:
-    """Adds photographs of one class, new or known, to the next learning step."""
+async def stage(request: Request, service: ServiceDependency) -> StagedList:
+    """Stage photos of a new or existing class for the next learning step."""
     async with service.form(request) as form:
         label = class_name(form.fields.get("label"), service.limits)
         return _staged_list(await service.work(lambda: service.staging.add(label, form.uploads)))
 
 
-@router.delete("/staged", status_code=204, responses=refusals(409))
-def clear_staged(service: Served) -> None:
-    """Removes all photographs that wait."""
-    _not_while_learning(service)
-    service.staging.remove(one.id for one in service.staging.all())
+@router.delete("/staged", status_code=204, responses=error_responses(409))
+def clear_staged(service: ServiceDependency) -> None:
+    """Remove all staged photos."""
+    _check_not_learning(service)
+    service.staging.remove(photo.id for photo in service.staging.all())
 
 
-@router.get("/staged/{id}", responses=refusals(404, 422))
-def get_staged(id: Id, service: Served) -> StagedInfo:
-    """A photograph that waits."""
+@router.get("/staged/{id}", responses=error_responses(404, 422))
+def get_staged(id: Id, service: ServiceDependency) -> StagedInfo:
+    """Details of a staged photo."""
     return StagedInfo(**asdict(service.staging.get(id)))
 
 
-@router.delete("/staged/{id}", status_code=204, responses=refusals(404, 409, 422))
-def remove_staged(id: Id, service: Served) -> None:
-    """Removes a photograph that waits."""
+@router.delete("/staged/{id}", status_code=204, responses=error_responses(404, 409, 422))
+def remove_staged(id: Id, service: ServiceDependency) -> None:
+    """Remove a staged photo."""
     service.staging.get(id)
-    _not_while_learning(service)
+    _check_not_learning(service)
     service.staging.remove([id])
 
 
-@router.get("/staged/{id}/thumbnail", responses={**refusals(404, 422), 200: JPEG}, response_class=Response)
-def get_thumbnail(id: Id, service: Served) -> Response:
-    """A photograph that waits, small."""
+@router.get("/staged/{id}/thumbnail", responses={**error_responses(404, 422), 200: JPEG}, response_class=Response)
+def get_thumbnail(id: Id, service: ServiceDependency) -> Response:
+    """Thumbnail of a staged photo."""
     return Response(service.staging.thumbnail(id), media_type="image/jpeg")
 
 
-@router.post("/learn", status_code=202, responses=refusals(409, 503))
-def learn(service: Served) -> JobInfo:
-    """Starts to learn everything that waits."""
+@router.post("/learn", status_code=202, responses=error_responses(409, 503))
+def learn(service: ServiceDependency) -> JobInfo:
+    """Start learning all staged photos."""
     return service.job.start()
 
 
 @router.get("/job")
-def get_job(service: Served) -> JobInfo:
-    """How far the learning step is, or how the last one ended."""
+def get_job(service: ServiceDependency) -> JobInfo:
+    """Progress of the running learning step, or result of the last one."""
     return service.job.info()
 
 
 @router.delete("/job", status_code=204)
-def stop_job(service: Served) -> None:
-    """Stops the learning step, if one runs. The model stays as it was, and the photographs still wait."""
+def stop_job(service: ServiceDependency) -> None:
+    """Stop the running learning step, if any. The model does not change and the photos stay staged."""
     service.job.stop()
 
 
-@router.post("/undo", responses=refusals(409))
-def undo(service: Served) -> ModelInfo:
-    """Goes back to the version before the current one."""
+@router.post("/undo", responses=error_responses(409))
+def undo(service: ServiceDependency) -> ModelInfo:
+    """Go back to the version from which the current one was made."""
     service.change_version(service.model.folder.undo)
     return get_model(service)
 
 
-@router.post("/restore", responses=refusals(400, 404, 409, 413, 422))
-def restore(wanted: Restore, service: Served) -> ModelInfo:
-    """Makes another version the current one."""
-    if wanted.version not in {one.number for one in service.model.get().versions}:
-        raise HTTPException(404, f"There is no version {wanted.version}.")
-    service.change_version(lambda: service.model.folder.restore(wanted.version))
+@router.post("/restore", responses=error_responses(400, 404, 409, 413, 422))
+def restore(request: Restore, service: ServiceDependency) -> ModelInfo:
+    """Make a stored version the current one."""
+    if request.version not in {version.number for version in service.model.get().versions}:
+        raise HTTPException(404, f"Version {request.version} does not exist.")
+    service.change_version(lambda: service.model.folder.restore(request.version))
     return get_model(service)
 
 
-@router.post("/forget", responses=refusals(400, 404, 409, 413, 422))
-def forget(wanted: Forget, service: Served) -> ModelInfo:
-    """Removes classes, as a new version. Older versions keep them, so that this can be undone."""
-    for name in wanted.classes:
+@router.post("/forget", responses=error_responses(400, 404, 409, 413, 422))
+def forget(request: Forget, service: ServiceDependency) -> ModelInfo:
+    """Remove classes and store the result as a new version. Can be undone."""
+    for name in request.classes:
         service.model.check_class(name)
-    service.change_version(lambda: forget_classes(service.path, wanted.classes))
+    service.change_version(lambda: forget_classes(service.path, request.classes))
     return get_model(service)
 
 
-@router.post("/rename", responses=refusals(400, 404, 409, 413, 422))
-def rename(wanted: Rename, service: Served) -> ModelInfo:
-    """Gives a class another name, as a new version; photographs of it that wait get the name too."""
-    service.model.check_class(wanted.old)
-    new = class_name(wanted.new, service.limits)
-    service.change_version(lambda: rename_class(service.path, wanted.old, new))
-    service.staging.rename(wanted.old, new)
+@router.post("/rename", responses=error_responses(400, 404, 409, 413, 422))
+def rename(request: Rename, service: ServiceDependency) -> ModelInfo:
+    """Rename a class and store the result as a new version. Staged photos of the class are relabeled."""
+    service.model.check_class(request.old)
+    new = class_name(request.new, service.limits)
+    service.change_version(lambda: rename_class(service.path, request.old, new))
+    service.staging.rename(request.old, new)
     return get_model(service)
 
 
-@router.get("/map", responses=refusals(409))
-def get_map(service: Served) -> FeatureMap:
-    """The feature space in two dimensions."""
+@router.get("/map", responses=error_responses(409))
+def get_map(service: ServiceDependency) -> FeatureMap:
+    """Two-dimensional map of the feature space."""
     return service.model.map()
 
 
 @router.get(
     "/exemplars/{class_index}/{number}",
-    responses={**refusals(404, 409, 422), 200: JPEG},
+    responses={**error_responses(404, 409, 422), 200: JPEG},
     response_class=Response,
 )
-def get_exemplar(class_index: Index, number: Index, service: Served) -> Response:
-    """A photograph that the model keeps of a class. class_index: its place in the list of classes."""
-    return Response(service.model.exemplar(class_index, number), media_type="image/jpeg")
+def get_exemplar(class_index: Index, number: Index, service: ServiceDependency) -> Response:
+    """Stored exemplar of a class. `class_index` is the position in the list of classes."""
+    image, media_type = service.model.exemplar(class_index, number)
+    return Response(image, media_type=media_type)
 
 
-def _not_while_learning(service: Service) -> None:
+def _check_not_learning(service: Service) -> None:
     if service.job.running:
-        raise HTTPException(409, "These photographs are being learned: wait, or stop the learning step.")
+        raise HTTPException(
+            409, "The staged photos are being learned: wait until the learning step is finished, or stop it."
+        )
 
 
-def _staged_list(found: list[Staged]) -> StagedList:
-    return StagedList(staged=[StagedInfo(**asdict(one)) for one in found])
+def _staged_list(photos: list[StagedPhoto]) -> StagedList:
+    return StagedList(staged=[StagedInfo(**asdict(photo)) for photo in photos])

@@ -1,4 +1,4 @@
-"""The server as a process: address, token, and what it prints."""
+"""Entry point of `cscct serve`: address, token and console output."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ import secrets
 import socket
 import sys
 import threading
+import warnings
 import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from ...errors import UserError
+from ...errors import UserError, install_hint
 from ..store import is_model_folder
 
-SHORTEST_TOKEN = 8
+MIN_TOKEN_LENGTH = 8
 
 
 def run(
@@ -24,41 +26,56 @@ def run(
     port: int = 8000,
     token: str | None = None,
     open_browser: bool = False,
+    allowed_hosts: Sequence[str] = (),
 ) -> None:
-    """Serves the page and the API of a model folder until it is interrupted.
+    """Serve the web UI and the API of a model folder until interrupted.
 
-    Beyond loopback every request needs the token; without one given, it is made up and printed with the address.
+    Args:
+        model_dir: Path of the model folder. A new folder is created if needed.
+        host: Address to listen on.
+        port: Port to listen on; 0 selects a free port.
+        token: Token that every request must contain. Default: none for loopback addresses, else a random token that is
+            printed with the address.
+        open_browser: Whether to open the web UI in a browser.
+        allowed_hosts: Further host names that requests may be addressed to, for example that of a proxy; `*` for all.
+
+    Raises:
+        UserError: If the server cannot be started.
     """
     try:
         import uvicorn
 
         from .app import create_app
+        from .connections import server_config
+        from .limits import Limits
     except ModuleNotFoundError as error:
+        hint = install_hint("serve")
+        raise UserError(f"`cscct serve` needs {error.name}, which is not installed: {hint}.") from error
+    if token is not None and len(token) < MIN_TOKEN_LENGTH:
         raise UserError(
-            f"`cscct serve` needs {error.name}, which is not installed: pip install 'cscct[serve]'."
-        ) from error
-    if token is not None and len(token) < SHORTEST_TOKEN:
-        raise UserError(f"The token has {len(token)} characters; take at least {SHORTEST_TOKEN}, or none to get one.")
+            f"The token has {len(token)} characters but needs at least {MIN_TOKEN_LENGTH}: use a longer one."
+        )
     if token is None and not is_loopback(host):
         token = secrets.token_urlsafe(24)
-    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # it warns of every malformed request
-    app = create_app(model_dir, token=token)
-    config = uvicorn.Config(
-        app, lifespan="off", log_level="warning", server_header=False, timeout_keep_alive=10, proxy_headers=False
-    )
-    with app.state.service.opened(), bound(host, port) as listener:
-        address = page_address(host, listener.getsockname()[1], token)
-        print(f"Serving {Path(model_dir)} at {address} (Ctrl+C ends it)")
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # it logs a warning for every malformed request
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # a line for every image with damaged metadata
+    names = [host] if is_loopback(host) else [host, socket.gethostname()]
+    limits = Limits()
+    app = create_app(model_dir, limits, token, [*names, *allowed_hosts])
+    config = server_config(app, limits, lifespan="off")
+    with app.state.service.opened(), listen(host, port) as listener:
+        url = server_url(host, listener.getsockname()[1], token)
+        print(f"Serving {Path(model_dir)} at {url} (press Ctrl+C to stop)")
         if not is_model_folder(model_dir):
-            print("There is no model in this folder yet: the first class that is taught on the page makes one.")
-        sys.stdout.flush()  # for a log file
+            print("The folder contains no model yet: learn a first class in the web UI to create one.")
+        sys.stdout.flush()  # output may be redirected to a file
         if open_browser:
-            threading.Timer(1.0, webbrowser.open, [address]).start()
+            threading.Timer(1.0, webbrowser.open, [url]).start()
         uvicorn.Server(config).run(sockets=[listener])
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
+    """Return whether an address is only reachable from this machine."""
     if host == "localhost":
         return True
     try:
@@ -67,21 +84,25 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def bound(host: str, port: int) -> socket.socket:
-    """A socket that listens there, so that a port in use is told in a sentence."""
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket.
+
+    Raises:
+        UserError: If the address is invalid or in use.
+    """
     try:
         family = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host.strip("[]"), port), family=family)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, ValueError) as error:  # ValueError: a name that cannot be encoded
         reason = getattr(error, "strerror", None) or str(error)
         raise UserError(
-            f"The server cannot listen on {host} port {port} ({reason}): choose another with --port or --host."
+            f"The server cannot listen on {host} port {port} ({reason}): choose another one with --host or --port."
         ) from error
 
 
-def page_address(host: str, port: int, token: str | None) -> str:
-    """What to open in a browser."""
+def server_url(host: str, port: int, token: str | None) -> str:
+    """Return the URL of the web UI."""
     host = host.strip("[]")
     name = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)
-    shown = f"[{name}]" if ":" in name else name
-    return f"http://{shown}:{port}/" + (f"?token={quote(token, safe='')}" if token else "")
+    netloc = f"[{name}]" if ":" in name else name
+    return f"http://{netloc}:{port}/" + (f"?token={quote(token, safe='')}" if token else "")

@@ -1,8 +1,8 @@
-"""What the routes work with: the model, the photographs that wait, the learning step, and how many requests at once."""
+"""State of the server: model, staged photos, learning step and concurrency limits."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -12,21 +12,26 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from ...errors import RunFailed, UserError
-from ...runs.files import HOLDER, LOCK, own_folder
+from ...storage import HOLDER, LOCK, make_folder
 from ..store import is_model_folder
 from .current import CurrentModel
 from .job import STAGING
 from .learning import LearningJob
 from .limits import Limits
 from .staging import Staging
-from .uploads import Form, received
+from .uploads import Form, Transfer, receive_form
 
 Result = TypeVar("Result")
-LEFT = frozenset([STAGING, "files", "versions", LOCK, HOLDER])  # by a first learning step that was killed
+LEFTOVERS = frozenset([STAGING, "files", "versions", LOCK, HOLDER])  # of a first learning step that was killed
 
 
 class Service:
-    """All that belongs to a model folder while it is served."""
+    """State of the server of a model folder.
+
+    Args:
+        path: Path of the model folder.
+        limits: Limits of requests.
+    """
 
     def __init__(self, path: Path, limits: Limits) -> None:
         self.path, self.limits = path, limits
@@ -34,15 +39,19 @@ class Service:
         self.staging = Staging(path / STAGING, limits)
         self.job = LearningJob(path, self.staging, self.model.refresh)
         self._workers: anyio.CapacityLimiter | None = None
-        self._inside = 0
+        self._transfers: list[Transfer] = []
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """While the server runs."""
+        """Lock the folder and load the model. On exit, stop the learning step.
+
+        Raises:
+            UserError: If the folder cannot be served.
+        """
         _check_folder(self.path)
         with self.staging.opened():
             self.model.refresh()
-            self.staging.recover(one.message for one in self.model.get().versions)
+            self.staging.recover(version.message for version in self.model.get().versions)
             try:
                 yield
             finally:
@@ -50,31 +59,65 @@ class Service:
 
     @property
     def workers(self) -> anyio.CapacityLimiter:
-        """Threads for images. Made inside the event loop that uses it."""
+        """Limiter of the threads that process images, created inside the event loop that uses it."""
         if self._workers is None:
             self._workers = anyio.CapacityLimiter(self.limits.running)
         return self._workers
 
     @asynccontextmanager
     async def form(self, request: Request) -> AsyncIterator[Form]:
-        """The files of a request, if there is room for one more."""
-        if self._inside >= self.limits.running + self.limits.waiting:
-            raise HTTPException(503, "Too many requests at once: try again in a moment.", {"Retry-After": "1"})
-        self._inside += 1
+        """Receive a multipart request.
+
+        Raises:
+            HTTPException: 503 if too many requests are active, 4xx if the request is invalid.
+        """
+        transfer = Transfer(request.client.host if request.client else "")
+        of_client = [other for other in self._transfers if other.client == transfer.client]
+        for transfers, limit in (
+            (of_client, self.limits.per_client),
+            (self._transfers, self.limits.running + self.limits.waiting),
+        ):
+            if len(transfers) >= limit and not self._drop_slowest(transfers):
+                raise HTTPException(503, "Too many concurrent requests: try again later.", {"Retry-After": "1"})
+        self._transfers.append(transfer)
         try:
-            async with received(request, self.limits, self.workers) as form:
+            async with receive_form(request, self.limits, self.workers, transfer) as form:
                 yield form
         finally:
-            self._inside -= 1
+            if transfer in self._transfers:
+                self._transfers.remove(transfer)
+
+    def _drop_slowest(self, transfers: Sequence[Transfer]) -> bool:
+        """End the slowest upload, so that slow clients do not take the places of others. Returns whether there was a
+        slow one."""
+        slow = [
+            transfer
+            for transfer in transfers
+            if transfer.receiving
+            and transfer.seconds > self.limits.slow_seconds
+            and transfer.rate < self.limits.slow_bytes
+        ]
+        if slow:
+            slowest = min(slow, key=lambda transfer: transfer.rate)
+            slowest.scope.cancel()
+            self._transfers.remove(slowest)
+        return bool(slow)
 
     async def work(self, function: Callable[[], Result]) -> Result:
-        """In a thread: decoding and predicting would block everybody else."""
-        return await anyio.to_thread.run_sync(function, limiter=self.workers)
+        """Run a function in a worker thread, because decoding and prediction would block the event loop."""
+        return await anyio.to_thread.run_sync(function, limiter=self.workers, abandon_on_cancel=True)
 
     def change_version(self, change: Callable[[], object]) -> None:
-        """Something that makes another version the current one, not while something is learned."""
+        """Run a function that makes another version the current one, and load that version.
+
+        Args:
+            change: The function to run.
+
+        Raises:
+            HTTPException: 409 if a learning step is running or the change fails.
+        """
         if self.job.running:
-            raise HTTPException(409, "A learning step is running: wait for it, or stop it.")
+            raise HTTPException(409, "A learning step is running: wait until it is finished, or stop it.")
         try:
             change()
         except (UserError, RunFailed) as error:
@@ -83,14 +126,14 @@ class Service:
 
 
 def _check_folder(path: Path) -> None:
-    """A folder with a model, or one in which a model can begin."""
-    begun = is_model_folder(path) or not path.exists()
-    if not begun and (not path.is_dir() or any(one.name not in LEFT for one in path.iterdir())):
-        raise UserError(f"{path} is not the folder of a model: name one that `cscct learn` made, or a new one.")
+    """Check that a folder contains a model or that a new model can be stored in it."""
+    usable = is_model_folder(path) or not path.exists()
+    if not usable and (not path.is_dir() or any(entry.name not in LEFTOVERS for entry in path.iterdir())):
+        raise UserError(f"{path} is not a model folder: pass a folder created by `cscct learn`, or a new folder.")
     try:
-        own_folder(path / STAGING)
+        make_folder(path / STAGING)
     except OSError as error:
         raise UserError(
-            f"{path} cannot be written to ({error.strerror}), and what waits to be learned is kept there: "
-            "change its permissions, or serve a copy."
+            f"{path} cannot be written to ({error.strerror}), but staged photos are stored there: change its "
+            "permissions or serve a copy."
         ) from error

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from ...errors import UserError
 from ..base import ArrayImages, Dataset, Split
-from ..checks import check_dataset
+from ..image_files import to_rgb
 from ..registry import LoadRequest, locate
+from ..validation import check_dataset
 
 NAME, FILE = "arrays", "dataset.safetensors"
 Part = tuple[Any, Any]  # images, labels
+IMAGE_KEYS, LABEL_KEYS = ("image", "img"), ("label", "labels", "fine_label")  # of Hugging Face datasets
 
 
 def dataset_from_arrays(train: Part, test: Part, class_names: Sequence[str] | None) -> Dataset:
@@ -38,14 +41,22 @@ def dataset_from_arrays(train: Part, test: Part, class_names: Sequence[str] | No
     return dataset
 
 
-def dataset_from_torch(train: Any, test: Any, class_names: Sequence[str] | None) -> Dataset:
-    """See `Dataset.from_torch`."""
-    names = class_names if class_names is not None else getattr(train, "classes", None)
-    return dataset_from_arrays(_stack(train, "train"), _stack(test, "test"), names)
+def dataset_from_torch(
+    train: Any, test: Any, class_names: Sequence[str] | None, keys: tuple[str | None, str | None] = (None, None)
+) -> Dataset:
+    """See `Dataset.from_torch`. keys: of image and label in dictionary items."""
+    chosen = _item_keys(train, keys)
+    names = class_names if class_names is not None else _class_names(train, chosen)
+    return dataset_from_arrays(_stack(train, "train", chosen), _stack(test, "test", chosen), names)
 
 
 def save_arrays(dataset: Dataset, folder: str | Path) -> None:
-    """One file that `cscct run METHOD arrays --data-dir FOLDER` reads."""
+    """Write a dataset to a file that `cscct run METHOD arrays --data-dir FOLDER` reads.
+
+    Args:
+        dataset: A dataset of images in memory.
+        folder: Folder of the file.
+    """
     folder = Path(folder)
     tensors = {}
     for part, split in (("train", dataset.train), ("test", dataset.test)):
@@ -112,7 +123,7 @@ def _plain(labels: Any) -> NDArray[Any]:
 
 
 def _names(labels: Sequence[NDArray[Any]]) -> tuple[str, ...]:
-    different = {label for one in labels for label in one.tolist()}
+    different = {label for part in labels for label in part.tolist()}
     try:
         return tuple(str(label) for label in sorted(different))
     except TypeError:
@@ -131,10 +142,41 @@ def _indices(labels: NDArray[Any], names: Sequence[str], *, by_index: bool) -> N
     return np.array([place[str(label)] for label in labels.tolist()], dtype=np.int64)
 
 
-def _stack(dataset: Any, what: str) -> Part:
+def _item_keys(dataset: Any, keys: tuple[str | None, str | None]) -> tuple[Any, Any]:
+    """Keys of image and label in an item: names for dictionaries, positions for pairs."""
+    item = dataset[0] if len(dataset) else ()
+    if not isinstance(item, Mapping):
+        if any(key is not None for key in keys):
+            raise UserError("image_key and label_key are for datasets whose items are dictionaries; omit them.")
+        return 0, 1
+    chosen = []
+    for argument, key, defaults in zip(("image_key", "label_key"), keys, (IMAGE_KEYS, LABEL_KEYS), strict=True):
+        candidates = defaults if key is None else (key,)
+        name = next((candidate for candidate in candidates if candidate in item), None)
+        if name is None:
+            raise UserError(
+                f"Items of the dataset have no key {' or '.join(map(repr, candidates))}; they have "
+                f"{', '.join(map(repr, item))}. Name the right one with {argument}=."
+            )
+        chosen.append(name)
+    return chosen[0], chosen[1]
+
+
+def _class_names(dataset: Any, keys: tuple[Any, Any]) -> Sequence[str] | None:
+    """Class names of a torchvision or Hugging Face dataset, if it has any."""
+    if keys == (0, 1):
+        return getattr(dataset, "classes", None)
+    features = getattr(dataset, "features", None) or {}
+    return getattr(features.get(keys[1]), "names", None)
+
+
+def _stack(dataset: Any, what: str, keys: tuple[Any, Any]) -> Part:
     images, labels = [], []
     for index in range(len(dataset)):
-        image, label = dataset[index]
+        item = dataset[index]
+        image, label = (item[key] for key in keys)
+        if isinstance(image, Image.Image) and image.mode not in ("L", "RGB"):
+            image = to_rgb(image)
         array = image.numpy() if isinstance(image, Tensor) else np.asarray(image)
         if not isinstance(image, Tensor) and array.ndim == 3:
             array = array.transpose(2, 0, 1)  # a PIL image

@@ -1,7 +1,7 @@
-"""CIFAR-100 from its published files: Python pickles, which are read without trusting them.
+"""CIFAR-100 from its published files, which are Python pickles.
 
-A pickle can run any program while it is read. The reader here builds plain values and number arrays, and
-refuses everything else.
+Unpickling can execute arbitrary code. The files are read with `SafeUnpickler`, which builds only plain values and
+numeric arrays.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ CLEAN_COPY = "delete it and get a clean copy with `cscct data fetch cifar100`"
 
 @dataclass(frozen=True)
 class _Layout:
+    """Expected content of the files."""
+
     classes: int
-    per_class: dict[str, int]  # images of each class in a file
+    per_class: dict[str, int]  # images per class in each file
     md5: dict[str, str]
 
 
-_LAYOUT = _Layout(  # read when a file is loaded, so that a test can stand a miniature in for it
+_LAYOUT = _Layout(  # tests replace it by a smaller layout
     classes=100,
     per_class={"train": 500, "test": 100},
     md5={
@@ -45,7 +47,14 @@ _FILES = ("train", "test", "meta")
 
 
 def load_cifar100(request: LoadRequest) -> Dataset:
-    """From the extracted folder if all three files are there, else straight from the archive."""
+    """Load CIFAR-100 from the extracted folder, or from the archive if files are missing.
+
+    Args:
+        request: Options of the loader.
+
+    Raises:
+        UserError: If the files are missing or damaged.
+    """
     places = locate(request.data_dir, FOLDER)
     if folder := find_extracted(places):
         return load_extracted(folder, request)
@@ -56,15 +65,25 @@ def load_cifar100(request: LoadRequest) -> Dataset:
     raise UserError(
         f"CIFAR-100 was not found: neither {ARCHIVE} nor a folder with the files train, test and meta is in "
         f"{' or '.join(map(str, places))}. Get it with `cscct data fetch cifar100`{same}, "
-        "or name the folder that holds it with --data-dir."
+        "or set --data-dir to the folder that contains it."
     )
 
 
 def find_extracted(places: list[Path]) -> Path | None:
+    """Return the first folder that contains all files, or None."""
     return next((p for p in places if all((p / name).is_file() for name in _FILES)), None)
 
 
 def load_extracted(folder: Path, request: LoadRequest) -> Dataset:
+    """Load CIFAR-100 from a folder with the extracted files.
+
+    Args:
+        folder: Folder with the files train, test and meta.
+        request: Options of the loader.
+
+    Raises:
+        UserError: If a file is damaged.
+    """
     builder = _Builder()
     for name in _FILES:
         origin = str(folder / name)
@@ -77,7 +96,15 @@ def load_extracted(folder: Path, request: LoadRequest) -> Dataset:
 
 
 def load_archive(path: Path, request: LoadRequest) -> Dataset:
-    """One pass over the archive, in memory: no path from inside it is ever written to."""
+    """Load CIFAR-100 from the archive in one pass. Nothing is extracted to disk.
+
+    Args:
+        path: Archive.
+        request: Options of the loader.
+
+    Raises:
+        UserError: If the archive is damaged or incomplete.
+    """
     builder = _Builder()
     try:
         with tarfile.open(path, "r:gz") as archive:
@@ -95,13 +122,13 @@ def load_archive(path: Path, request: LoadRequest) -> Dataset:
 
 
 class _Builder:
-    """Takes the files one at a time and keeps only what is needed of each: the set fills 184 MB."""
+    """Collects the content of the files one at a time, because the dataset takes 184 MB of memory."""
 
     def __init__(self) -> None:
         self.seen: set[str] = set()
         self._splits: dict[str, Split] = {}
         self._names: tuple[str, ...] = ()
-        self._differing: dict[str, str] = {}  # md5 by name of the file
+        self._differing: dict[str, str] = {}  # file name -> md5
 
     def add(self, name: str, file: IO[bytes], origin: str) -> None:
         content, md5 = _read_pickle(file, origin)
@@ -115,12 +142,11 @@ class _Builder:
 
     def finish(self, origin: str, request: LoadRequest) -> Dataset:
         if self._differing:
-            found = [f"md5 of {name}: {md5}, published: {_LAYOUT.md5[name]}" for name, md5 in self._differing.items()]
+            hashes = [f"md5 of {name}: {md5}, published: {_LAYOUT.md5[name]}" for name, md5 in self._differing.items()]
             request.warn(
                 f"The checksum of {listing(list(self._differing))} in {origin} is not that of the published CIFAR-100 "
-                f"({'; '.join(found)}). The layout and the number of images of each class were checked and are right; "
-                "single pixels, labels or names may differ. For the published files, delete these and use `cscct data "
-                "fetch cifar100`."
+                f"({'; '.join(hashes)}). The layout and the number of images per class are correct, but pixels, labels "
+                "or names may differ. For the published files, delete these and run `cscct data fetch cifar100`."
             )
         return Dataset("cifar100", self._names, self._splits["train"], self._splits["test"], channels=3)
 
@@ -136,16 +162,16 @@ def _split(content: dict[str, Any], per_class: int, origin: str) -> Split:
     if isinstance(labels, PlainArray):
         labels = labels.values.tolist()
     if not isinstance(labels, list) or not all(type(label) is int for label in labels):
-        raise _wrong(origin, "it has no list of whole numbers called 'fine_labels'")
+        raise _wrong(origin, "it has no list of integers called 'fine_labels'")
     if len(labels) != count:
         raise _wrong(origin, f"it has {len(labels)} labels for {count} images")
     if not all(0 <= label < _LAYOUT.classes for label in labels):
         raise _wrong(origin, f"it has labels outside 0 to {_LAYOUT.classes - 1}")
     indices = np.array(labels, dtype=np.int64)
-    found = np.bincount(indices, minlength=_LAYOUT.classes)
-    for label in np.flatnonzero(found != per_class)[:1]:
-        raise _wrong(origin, f"class {label} has {found[label]} images instead of {per_class}")
-    if not (array.flags.writeable and array.flags.c_contiguous):  # torch wants memory it may write to
+    counts = np.bincount(indices, minlength=_LAYOUT.classes)
+    for label in np.flatnonzero(counts != per_class)[:1]:
+        raise _wrong(origin, f"class {label} has {counts[label]} images instead of {per_class}")
+    if not (array.flags.writeable and array.flags.c_contiguous):  # required by torch.from_numpy
         array = array.copy(order="C")
     return Split(ArrayImages(torch.from_numpy(array).view(count, 3, 32, 32)), indices)
 
@@ -160,21 +186,21 @@ def _class_names(content: dict[str, Any], origin: str) -> tuple[str, ...]:
     return texts
 
 
-def _wrong(origin: str, what: str) -> UserError:
-    return UserError(f"{origin} does not hold CIFAR-100: {what}; {CLEAN_COPY}.")
+def _wrong(origin: str, problem: str) -> UserError:
+    return UserError(f"{origin} does not contain CIFAR-100: {problem}; {CLEAN_COPY}.")
 
 
 def _read_pickle(file: IO[bytes], origin: str) -> tuple[dict[str, Any], str]:
-    """The dictionary in the file, keyed by text, and the md5 of the whole file."""
+    """Return the dictionary in a file, with text keys, and the md5 of the file."""
     reader = HashingReader(file)
     try:
         content = SafeUnpickler(reader, encoding="bytes").load()
         reader.drain()
     except Refused as refusal:
         raise UserError(f"{origin} {refusal} and is refused; {CLEAN_COPY}.") from refusal
-    except Exception as error:  # a broken pickle can fail in any way
-        why = str(error) or type(error).__name__
-        raise UserError(f"{origin} is broken or incomplete ({why}): {CLEAN_COPY}.") from error
+    except Exception as error:  # a damaged pickle can raise any error
+        reason = str(error) or type(error).__name__
+        raise UserError(f"{origin} is broken or incomplete ({reason}): {CLEAN_COPY}.") from error
     if not isinstance(content, dict):
         raise _wrong(origin, "it is not a dictionary")
     return {text_of(k): v for k, v in content.items() if isinstance(k, (str, bytes))}, reader.md5.hexdigest()

@@ -1,4 +1,4 @@
-"""scikit-learn's handwritten digits: 8x8 grey, shipped with the library."""
+"""Handwritten digits of scikit-learn: 8x8 grey images, included in the library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from ..registry import LoadRequest
 
 
 def load_digits(request: LoadRequest) -> Dataset:
-    """Each fifth image of a class is for testing, whatever the seed, so that runs can be compared."""
+    """Load the digits. Every fifth image of a class is a test image, independent of the seed.
+
+    Args:
+        request: Options of the loader; not used.
+    """
     from sklearn import datasets
 
     bunch = datasets.load_digits()

@@ -1,7 +1,7 @@
 """Images in one folder per class: a user's own, and the 100 classes of ImageNet that the paper uses.
 
-Every file is accounted for. Files that are not images (Thumbs.db, notes.txt) are left out with a warning; damaged
-images are refused before training, or left out when the user asks for that.
+Folders are scanned by the same rules as in `cscct learn`. Files that are not images are left out with a warning;
+damaged images are an error before training, or left out on request.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ import numpy as np
 
 from ...errors import UserError
 from ..base import Dataset, FileImages, Split
-from ..image_files import SUFFIXES, fault_at_a_glance, fault_in_full, looks_like_image
+from ..image_files import SUFFIXES, full_fault, quick_fault
+from ..labelled import CSV_SUFFIXES, find_splits, scan_csv, similar_names
 from ..registry import LoadRequest, listing, locate
+from ..scanning import InputProblem, check_file, display_path, visible_entries, walk
 
-_NOT_AN_IMAGE = "not an image file"
 _SUBSET_NAMES = ("imagenet-subset", "imagenet100", "imagenet")
 
 
@@ -31,8 +32,10 @@ class _File(NamedTuple):
 
 
 def load_folder(request: LoadRequest) -> Dataset:
-    """DIR/train and DIR/test (or val); without a test folder, part of each class is set aside."""
+    """DIR/train and DIR/test (or val), or a CSV file; without a test folder, part of each class is set aside."""
     root = _folder_root(request)
+    if root.is_file():
+        return _load_csv(root, request)
     train_dir, test_dir = _parts(root)
     classes = _classes_in(train_dir)
     if test_dir is not None:
@@ -46,9 +49,12 @@ def load_folder(request: LoadRequest) -> Dataset:
     test = _files(test_dir, classes) if test_dir else []
     loose = _loose_images(train_dir) + (_loose_images(test_dir) if test_dir else [])
 
-    faults = dict.fromkeys(loose, "in no class folder") | _faults(
-        [f.path for f in train + test], fault_in_full, request
-    )
+    _warn_of_names(classes, request)
+    ignored = [f"{problem.path} ({problem.text})" for problem in walk(root)[1]]
+    if ignored:
+        request.warn(f"Ignored {listing(ignored)}.")
+    faults = {path: InputProblem("unreadable", display_path(path), "in no class folder") for path in loose}
+    faults |= _faults([file.path for file in train + test], full_fault, request)
     _refuse_or_warn(root, faults, len(train) + len(test) + len(loose), request)
     train, test = _without(train, faults, classes, train_dir), _without(test, faults, classes, test_dir)
     if test_dir is None:
@@ -58,28 +64,48 @@ def load_folder(request: LoadRequest) -> Dataset:
 
 def folder_classes(request: LoadRequest) -> tuple[str, ...]:
     """The classes of a folder of images, without reading the images."""
-    return _classes_in(_parts(_folder_root(request))[0])
+    root = _folder_root(request)
+    return _checked(root, sorted(set(scan_csv(root).labels))) if root.is_file() else _classes_in(_parts(root)[0])
+
+
+def _load_csv(path: Path, request: LoadRequest) -> Dataset:
+    """Images that a CSV file lists; part of each class is set aside for testing."""
+    listed = scan_csv(path)
+    classes = _checked(path, sorted(set(listed.labels)))
+    _warn_of_names(classes, request)
+    files = [
+        _File(Path(str(file)), classes.index(label)) for file, label in zip(listed.items, listed.labels, strict=True)
+    ]
+    faults = {Path(problem.path): problem for problem in listed.problems}
+    faults |= _faults([file.path for file in files], full_fault, request)
+    _refuse_or_warn(path, faults, len(files) + len(listed.problems), request)
+    train, test = _set_aside(_without(files, faults, classes, path), classes, request)
+    return Dataset("folder", classes, _split(train), _split(test), channels=3)
+
+
+def _warn_of_names(classes: Sequence[str], request: LoadRequest) -> None:
+    for problem in similar_names(classes):
+        request.warn(f"The class name {problem.path} {problem.text}.")
 
 
 def _parts(root: Path) -> tuple[Path, Path | None]:
     """The folders with training and with test images."""
-    train_dir = root / "train"
-    test_dir = next((root / name for name in ("test", "val") if (root / name).is_dir()), None)
-    if train_dir.is_dir():
-        return train_dir, test_dir
-    if test_dir is not None:
-        raise UserError(f"{root} has a folder {test_dir.name!r} but no folder 'train': add it, or rename it.")
-    return root, None
+    splits = find_splits(root)
+    return (root, None) if splits is None else (splits.train, splits.test or splits.val)
 
 
 def _classes_in(train_dir: Path) -> tuple[str, ...]:
-    classes = tuple(_class_folders(train_dir))
+    return _checked(train_dir, _class_folders(train_dir))
+
+
+def _checked(place: Path, classes: Sequence[str]) -> tuple[str, ...]:
     if len(classes) < 2:
+        kind = "class" if place.is_file() else "class folder"
+        plural = "" if len(classes) == 1 else "es" if place.is_file() else "s"
         raise UserError(
-            f"{train_dir} has {len(classes)} class folder{'' if len(classes) == 1 else 's'}: at least two are needed, "
-            "each with the images of one class."
+            f"{place} has {len(classes)} {kind}{plural}: at least two are needed, each with the images of one class."
         )
-    return classes
+    return tuple(classes)
 
 
 def load_imagenet_subset(request: LoadRequest) -> Dataset:
@@ -102,7 +128,7 @@ def load_imagenet_subset(request: LoadRequest) -> Dataset:
             f"first is {missing[0]}. Add them, then try `cscct data check imagenet-subset --data-dir {root}`."
         )
     train, test = _files(root / "train", classes), _files(root / "val", classes)
-    faults = _faults([f.path for f in train + test], fault_at_a_glance, request)
+    faults = _faults([f.path for f in train + test], quick_fault, request)
     _refuse_or_warn(root, faults, len(train) + len(test), request)
     train = _without(train, faults, classes, root / "train")
     test = _without(test, faults, classes, root / "val")
@@ -118,27 +144,26 @@ def _folder_root(request: LoadRequest) -> Path:
     if request.data_dir is None and not os.environ.get("CSCCT_DATA"):
         raise UserError("The dataset 'folder' needs the folder of your images: name it with --data-dir.")
     root = locate(request.data_dir)[0]
-    if not root.is_dir():
-        raise UserError(f"{root} is not a folder: name the folder of your images with --data-dir.")
+    if not root.is_dir() and not (root.is_file() and root.suffix.lower() in CSV_SUFFIXES):
+        raise UserError(f"{root} is not a folder: name the folder of your images, or a CSV file, with --data-dir.")
     return root
 
 
 def _visible(folder: Path) -> list[Path]:
-    """What is in a folder, in the order of names. Names are recorded as text, so they have to be text."""
-    try:
-        found = sorted((p for p in folder.iterdir() if not p.name.startswith(".")), key=lambda p: p.name)
-    except OSError as error:
-        raise UserError(f"The folder {folder} cannot be read: {error.strerror or error}.") from error
-    for path in found:
+    """Visible entries of a folder. Names are recorded as text, so they have to be valid UTF-8."""
+    return _with_valid_names(visible_entries(folder))
+
+
+def _with_valid_names(paths: list[Path]) -> list[Path]:
+    for path in paths:
         try:
             path.name.encode()
         except UnicodeEncodeError:
-            escaped = os.fsencode(path).decode("utf-8", "backslashreplace")
             raise UserError(
-                f"The name of {escaped} is not valid UTF-8, so it cannot be recorded: rename it. If other programs "
-                "show the name rightly, set PYTHONUTF8=1."
+                f"The name of {display_path(path)} is not valid UTF-8 and cannot be recorded: rename it. If other "
+                "programs show the name correctly, set PYTHONUTF8=1."
             ) from None
-    return found
+    return paths
 
 
 def _class_folders(folder: Path) -> list[str]:
@@ -150,61 +175,51 @@ def _loose_images(folder: Path) -> list[Path]:
 
 
 def _files(split_dir: Path, classes: Sequence[str]) -> list[_File]:
-    """Everything in the class folders. A class without a folder is left to the check after loading."""
+    """All files in the class folders and their subfolders. A class without a folder is left to the check after
+    loading."""
     files: list[_File] = []
     for label, name in enumerate(classes):
         if (split_dir / name).is_dir():
-            found = _visible(split_dir / name)
-            if not found:
+            paths = _with_valid_names(walk(split_dir / name)[0])
+            if not paths:
                 raise UserError(f"The class folder {split_dir / name} is empty: add images or remove it.")
-            files += [_File(path, label) for path in found]
+            files += [_File(path, label) for path in paths]
     return files
 
 
-def _faults(paths: list[Path], fault: Callable[[Path], str | None], request: LoadRequest) -> dict[Path, str]:
-    """What is wrong with each file that has something wrong. Pillow lets go of the GIL while it decodes."""
-
-    def examine(path: Path) -> str | None:
-        try:
-            if not path.is_file() and path.exists():  # opening a pipe would wait for somebody to write to it
-                return "a folder inside a class folder" if path.is_dir() else "not a regular file"
-        except OSError as error:
-            return error.strerror
-        if not looks_like_image(path):
-            return _NOT_AN_IMAGE
-        if path.suffix.lower() not in SUFFIXES:
-            return "an image without the suffix of one"
-        return fault(path)
-
+def _faults(paths: list[Path], fault: Callable[[Path], str | None], request: LoadRequest) -> dict[Path, InputProblem]:
+    """Problems of files, by path. Threads help because Pillow releases the GIL while it decodes."""
     with warnings.catch_warnings(), ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        warnings.simplefilter("ignore")  # Pillow's remarks on odd but readable files
-        found = {}
+        warnings.simplefilter("ignore")  # Pillow warns about unusual but readable files
+        problems = {}
         try:
-            for number, (path, what) in enumerate(zip(paths, pool.map(examine, paths), strict=True)):
+            results = zip(paths, pool.map(lambda path: check_file(path, fault), paths), strict=True)
+            for number, (path, problem) in enumerate(results):
                 request.progress("checking images", number + 1, len(paths))
-                if what:
-                    found[path] = what
-        finally:  # where it is broken off, the pool would look at the rest before it lets go
+                if problem is not None:
+                    problems[path] = problem
+        finally:  # after an interruption, the pool would otherwise check the remaining files
             pool.shutdown(cancel_futures=True)
-        return found
+        return problems
 
 
-def _refuse_or_warn(root: Path, faults: dict[Path, str], total: int, request: LoadRequest) -> None:
-    """Damaged images are refused, or left out if the user says so; files that are no images are always left out."""
-    others = [str(path.relative_to(root)) for path, why in faults.items() if why == _NOT_AN_IMAGE]
-    damaged = [f"{path.relative_to(root)} ({why})" for path, why in faults.items() if why != _NOT_AN_IMAGE]
-    found = f"{len(damaged)} of {total - len(others)} files in {root} cannot be read as images: {listing(damaged)}"
+def _refuse_or_warn(root: Path, faults: dict[Path, InputProblem], total: int, request: LoadRequest) -> None:
+    """Damaged images are an error, or left out on request; files that are not images are always left out."""
+    names = {path: str(path.relative_to(root) if path.is_relative_to(root) else path) for path in faults}
+    skipped = [names[path] for path, problem in faults.items() if problem.kind == "skipped"]
+    damaged = [f"{names[path]} ({problem.text})" for path, problem in faults.items() if problem.kind != "skipped"]
+    message = f"{len(damaged)} of {total - len(skipped)} files in {root} cannot be read as images: {listing(damaged)}"
     if damaged and not request.skip_bad_images:
-        raise UserError(f"{found}; remove them or pass --skip-bad-images.")
-    if others:
-        what = "1 file that is not an image is" if len(others) == 1 else f"{len(others)} files that are not images are"
-        request.warn(f"{what} ignored in {root}: {listing(others)}.")
+        raise UserError(f"{message}; remove them or pass --skip-bad-images.")
+    if skipped:
+        count = "1 file that is not an image" if len(skipped) == 1 else f"{len(skipped)} files that are not images"
+        request.warn(f"Ignored {count} in {root}: {listing(skipped)}.")
     if damaged:
-        request.warn(f"{found}; they are skipped.")
+        request.warn(f"{message}; they are skipped.")
 
 
 def _without(
-    files: list[_File], faults: dict[Path, str], classes: Sequence[str], split_dir: Path | None
+    files: list[_File], faults: dict[Path, InputProblem], classes: Sequence[str], split_dir: Path | None
 ) -> list[_File]:
     kept = [file for file in files if file.path not in faults]
     lost = sorted({file.label for file in files} - {file.label for file in kept})

@@ -1,4 +1,4 @@
-"""Reading pickles without trusting them: plain values and arrays of numbers are built, everything else is refused."""
+"""Safe reading of untrusted pickles: only plain values and numeric arrays are built."""
 
 from __future__ import annotations
 
@@ -14,19 +14,32 @@ _LARGE = 1 << 16
 
 
 def text_of(value: str | bytes | bytearray) -> str:
-    """Python 2 wrote its strings as bytes, Python 3 writes them as text: both are met."""
+    """Return a string of a pickle as text. Python 2 wrote bytes, Python 3 writes text."""
     return value if isinstance(value, str) else value.decode("latin1")
 
 
 class HashingReader:
-    """Hashes what passes through, so that a file is read once. Large blocks come as bytearray: memory that
-    torch can take over without a copy."""
+    """File object that hashes the data it reads.
+
+    Large blocks are returned as bytearray, which torch can use without a copy.
+
+    Args:
+        file: Binary file.
+
+    Attributes:
+        md5: Hash of the data read so far.
+    """
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file: Any = file
         self.md5 = hashlib.md5(usedforsecurity=False)
 
     def read(self, size: int) -> bytes:
+        """Return `size` bytes.
+
+        Raises:
+            EOFError: If the file ends before.
+        """
         block: Any = self._file.read(size) if size < _LARGE else self._read_large(size)
         if len(block) < size:
             raise EOFError("it ends too early")
@@ -34,16 +47,21 @@ class HashingReader:
         return block
 
     def _read_large(self, size: int) -> bytearray:
-        """Piece by piece: inside an archive, one call for all of it would make a second copy."""
+        """Read in pieces: a single call on a file in an archive would make a second copy."""
         block = bytearray(size)
         with memoryview(block) as view:
-            got = 0
-            while more := self._file.readinto(view[got : got + _LARGE]):
-                got += more
-        del block[got:]
+            end = 0
+            while count := self._file.readinto(view[end : end + _LARGE]):
+                end += count
+        del block[end:]
         return block
 
     def readline(self) -> bytes:
+        """Return a line.
+
+        Raises:
+            EOFError: If the file ends before the end of the line.
+        """
         line: bytes = self._file.readline()
         if not line.endswith(b"\n"):
             raise EOFError("it ends too early")
@@ -51,16 +69,17 @@ class HashingReader:
         return line
 
     def drain(self) -> None:
+        """Hash the rest of the file."""
         while rest := self._file.read(_LARGE):
             self.md5.update(rest)
 
 
 class Refused(Exception):
-    """The pickle asks for something that CIFAR-100 does not need."""
+    """The pickle contains something other than plain values and numeric arrays."""
 
 
 class _Dtype:
-    """Stands in for numpy.dtype while a pickle is read: only numbers and short strings, never objects."""
+    """Replacement of numpy.dtype during unpickling. Allows numbers and short strings, but no objects."""
 
     def __init__(self, name: str | bytes, align: object = False, copy: object = False) -> None:
         self.name = text_of(name)
@@ -76,7 +95,11 @@ class _Dtype:
 
 
 class PlainArray:
-    """Stands in for numpy.ndarray while a pickle is read."""
+    """Replacement of numpy.ndarray during unpickling.
+
+    Attributes:
+        values: The array.
+    """
 
     values: NDArray[Any]
 
@@ -85,18 +108,24 @@ class PlainArray:
         self.fill(data, dtype, shape, "F" if fortran else "C")
 
     def fill(self, data: Any, dtype: _Dtype, shape: Any, order: Any) -> None:
+        """Set the values of the array from its bytes."""
         if isinstance(data, str):  # Python 2 bytes that Python 3 wrote again as text
             data = data.encode("latin1")
         self.values = np.frombuffer(data, dtype.numpy()).reshape(shape, order=order)
 
 
 class SafeUnpickler(pickle._Unpickler):
-    """Every name a pickle may ask for is answered by one of ours.
+    """Unpickler that maps every allowed name to a safe replacement and rejects all other names.
 
-    The Python unpickler and not the C one: that copies each block once more, here 154 MB.
+    The Python implementation is used because the C implementation makes another copy of each block (154 MB).
     """
 
     def find_class(self, module: str, name: str) -> Any:
+        """Return the replacement of a name.
+
+        Raises:
+            Refused: If the name is not allowed.
+        """
         allowed = {
             "numpy.ndarray": PlainArray,
             "numpy.dtype": _Dtype,
@@ -105,14 +134,14 @@ class SafeUnpickler(pickle._Unpickler):
             "numpy.core.numeric._frombuffer": self._frombuffer,  # pickle protocol 5
             "_codecs.encode": self._encode,
         }
-        asked = f"{module}.{name}"
-        found = allowed.get(asked.replace("numpy._core.", "numpy.core.", 1))
-        if found is None:
-            raise Refused(f"tries to build `{asked}`")
-        return found
+        full_name = f"{module}.{name}"
+        replacement = allowed.get(full_name.replace("numpy._core.", "numpy.core.", 1))
+        if replacement is None:
+            raise Refused(f"tries to build `{full_name}`")
+        return replacement
 
     def _reconstruct(self, kind: object, shape: object, typecode: object) -> PlainArray:
-        return PlainArray()  # its content follows, through __setstate__
+        return PlainArray()  # __setstate__ sets its content
 
     def _frombuffer(self, data: Any, dtype: _Dtype, shape: Any, order: Any) -> PlainArray:
         array = PlainArray()

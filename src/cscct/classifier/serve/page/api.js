@@ -1,30 +1,30 @@
-// Requests to the server. Errors carry the server's own sentence.
+// Requests to the server. Errors contain the message of the server.
 
-const PAUSE = 700; // milliseconds, when the server has too much to do
+const RETRY_DELAY = 700; // milliseconds, when the server is busy
 
-async function ask(method, path, body, tries = 20) {
+async function send(method, path, body, tries = 20) {
   let response;
   try {
     response = await fetch(`/api/${path}`, { method, body, headers: jsonHeaders(body), credentials: "same-origin" });
   } catch {
-    throw new Error("The server does not answer. It may have been stopped.");
+    throw new Error("The server does not respond. Check that it is running.");
   }
   if (response.status === 503 && tries > 1) {
-    await new Promise((done) => setTimeout(done, PAUSE));
-    return ask(method, path, body, tries - 1);
+    await new Promise((done) => setTimeout(done, RETRY_DELAY));
+    return send(method, path, body, tries - 1);
   }
   if (response.status === 401) location.assign("/login");
-  if (!response.ok) throw new Error(await reason(response));
+  if (!response.ok) throw new Error(await errorMessage(response));
   return response.status === 204 ? null : response.json();
 }
 
 const jsonHeaders = (body) => (typeof body === "string" ? { "Content-Type": "application/json" } : {});
 
-async function reason(response) {
+async function errorMessage(response) {
   try {
     return (await response.json()).detail;
   } catch {
-    return `The server answers ${response.status}.`;
+    return `The server responded with status ${response.status}.`;
   }
 }
 
@@ -36,23 +36,23 @@ function form(file, fields = {}) {
 }
 
 export const api = {
-  model: () => ask("GET", "model"),
-  map: () => ask("GET", "map"),
-  staged: async () => (await ask("GET", "staged")).staged,
-  job: () => ask("GET", "job"),
-  classify: async (file) => (await ask("POST", "classify?top=5", form(file))).answers[0],
-  stage: async (file, label) => (await ask("POST", "staged", form(file, { label }))).staged[0],
-  unstage: (id) => ask("DELETE", `staged/${id}`),
-  clearStaged: () => ask("DELETE", "staged"),
-  learn: () => ask("POST", "learn"),
-  stop: () => ask("DELETE", "job"),
-  undo: () => ask("POST", "undo"),
-  forget: (label) => ask("POST", "forget", JSON.stringify({ classes: [label] })),
-  rename: (old, wanted) => ask("POST", "rename", JSON.stringify({ old, new: wanted })),
-  restore: (version) => ask("POST", "restore", JSON.stringify({ version })),
+  model: () => send("GET", "model"),
+  map: () => send("GET", "map"),
+  staged: async () => (await send("GET", "staged")).staged,
+  job: () => send("GET", "job"),
+  classify: async (file) => (await send("POST", "classify?top=5", form(file))).answers[0],
+  stage: async (file, label) => (await send("POST", "staged", form(file, { label }))).staged[0],
+  unstage: (id) => send("DELETE", `staged/${id}`),
+  clearStaged: () => send("DELETE", "staged"),
+  learn: () => send("POST", "learn"),
+  stop: () => send("DELETE", "job"),
+  undo: () => send("POST", "undo"),
+  forget: (label) => send("POST", "forget", JSON.stringify({ classes: [label] })),
+  rename: (old, newName) => send("POST", "rename", JSON.stringify({ old, new: newName })),
+  restore: (version) => send("POST", "restore", JSON.stringify({ version })),
 };
 
-/** Calls work for each item, two at a time, in order of beginning. */
+/** Calls work for each item, two at a time, started in order. */
 export async function each(items, work) {
   const queue = [...items];
   const worker = async () => {

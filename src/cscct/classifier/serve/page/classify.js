@@ -1,38 +1,38 @@
-// Answers for photographs, and corrections of them.
+// Predictions for photos, and their corrections.
 
 import { api, each } from "./api.js";
 import { announce, bar, byId, el, name, percent, plural, textForm } from "./dom.js";
 import { acceptFiles } from "./drop.js";
 
-const NOTABLE = 0.005; // answers below this are left out, except for the second
-let asked = 0;
-let answered = 0;
+const MIN_SCORE = 0.005; // lower scores are hidden, except for the first two classes
+let total = 0;
+let classified = 0;
 
-/** changed: called when a correction went into the next learning step. */
+/** changed: called when a correction is staged or removed. */
 export function setUpClassify(changed) {
-  acceptFiles(byId("classify-zone"), byId("classify-files"), async (found) => {
-    const cards = found.map(({ file }) => addCard(file));
-    asked += cards.length;
-    count();
+  acceptFiles(byId("classify-zone"), [byId("classify-files"), byId("classify-folder")], async (selected) => {
+    const cards = selected.map(({ file }) => addCard(file));
+    total += cards.length;
+    showCount();
     await each(cards.reverse(), async (card) => {
       await classify(card, changed);
-      answered += 1;
-      count();
+      classified += 1;
+      showCount();
     });
-    announce(`${plural(cards.length, "photograph")} classified.`);
+    announce(`${plural(cards.length, "photo")} classified.`);
   });
   byId("classify-clear").addEventListener("click", () => {
     for (const image of byId("answers").querySelectorAll("img")) URL.revokeObjectURL(image.src);
     byId("answers").replaceChildren();
-    asked = answered = 0;
-    count();
+    total = classified = 0;
+    showCount();
   });
 }
 
-function count() {
-  byId("classify-bar").hidden = asked === 0;
+function showCount() {
+  byId("classify-bar").hidden = total === 0;
   byId("classify-count").textContent =
-    answered < asked ? `${answered} of ${plural(asked, "photograph")} classified…` : plural(asked, "photograph");
+    classified < total ? `${classified} of ${plural(total, "photo")} classified…` : plural(total, "photo");
 }
 
 function addCard(file) {
@@ -51,8 +51,8 @@ async function classify(card, changed) {
     const answer = await api.classify(file);
     item.classList.toggle("unknown", answer.unknown);
     body.replaceChildren(
-      answer.unknown ? el("p", { class: "badge", title: "Like nothing that was learned" }, "Unknown") : "",
-      el("ol", { class: "top" }, ...answer.predictions.filter(({ score }, rank) => rank < 2 || score >= NOTABLE).map(line)),
+      answer.unknown ? el("p", { class: "badge", title: "Resembles none of the classes" }, "Unknown") : "",
+      el("ol", { class: "top" }, ...answer.predictions.filter(({ score }, rank) => rank < 2 || score >= MIN_SCORE).map(line)),
       caption,
       correction(file, answer, changed),
     );
@@ -66,21 +66,21 @@ function line({ label, score }) {
   return el("li", {}, el("span", { class: "label" }, name(label)), el("span", { class: "score" }, percent(score)), bar(score));
 }
 
-/** A button that opens a small form: another class, or a new name. */
+/** A button that opens a form for the correct class. */
 function correction(file, answer, changed) {
   const box = el("div", { class: "correction" });
-  const ask = el("button", { type: "button", class: "plain" }, answer.unknown ? "Name it" : "Correct it");
+  const open = el("button", { type: "button", class: "plain" }, answer.unknown ? "Add label" : "Correct");
   const input = el("input", {
     type: "text",
     list: "class-names",
     maxlength: 100,
     required: true,
     autocomplete: "off",
-    "aria-label": `What ${file.name} shows`,
-    placeholder: "what it shows",
+    "aria-label": `Class of ${file.name}`,
+    placeholder: "class name",
   });
-  const form = textForm(input, "Teach", teach, close);
-  ask.addEventListener("click", () => {
+  const form = textForm(input, "Add", teach, close);
+  open.addEventListener("click", () => {
     box.replaceChildren(form);
     input.focus();
   });
@@ -95,22 +95,22 @@ function correction(file, answer, changed) {
   }
 
   function close() {
-    box.replaceChildren(ask);
-    ask.focus();
+    box.replaceChildren(open);
+    open.focus();
   }
 
   function show(staged) {
-    const undo = el("button", { type: "button", class: "plain" }, "Take back");
+    const undo = el("button", { type: "button", class: "plain" }, "Undo");
     undo.addEventListener("click", async () => {
-      await api.unstage(staged.id).catch(() => {}); // learned or removed meanwhile
+      await api.unstage(staged.id).catch(() => {}); // already learned or removed
       close();
       changed();
     });
-    box.replaceChildren(el("p", { class: "taught" }, "Next step learns it as ", el("strong", {}, name(staged.label))), undo);
+    box.replaceChildren(el("p", { class: "taught" }, "Will be learned as ", el("strong", {}, name(staged.label))), undo);
     undo.focus();
     announce(`${file.name} will be learned as ${staged.label}.`);
   }
 
-  box.append(ask);
+  box.append(open);
   return box;
 }

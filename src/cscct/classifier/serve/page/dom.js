@@ -1,8 +1,8 @@
-// Elements, made without HTML strings: what users type is only ever inserted as text.
+// DOM helpers. User input is only inserted as text, never as HTML.
 
 export const byId = (id) => document.getElementById(id);
 
-/** el("button", {class: "plain", onclick: f}, "text", child): an element. */
+/** Creates an element: el("button", {class: "plain", onclick: f}, "text", child). */
 export function el(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -14,7 +14,7 @@ export function el(tag, properties = {}, ...children) {
   return element;
 }
 
-/** The same for SVG. */
+/** Creates an SVG element. */
 export function svg(tag, attributes = {}, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
@@ -22,15 +22,15 @@ export function svg(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** A text from a user: isolated, so that its writing direction stays its own. */
+/** Creates an element for user input, isolated from the surrounding text direction. */
 export const name = (text) => el("bdi", {}, text);
 
-/** Told to those who do not see the page. */
+/** Announces a text to screen readers. */
 export function announce(text) {
   byId("live").textContent = text;
 }
 
-/** A sentence at the top of the page; "" takes it away. */
+/** Shows a message at the top of the page; "" hides it. */
 export function notice(text) {
   byId("notice").textContent = text;
   byId("notice").hidden = !text;
@@ -38,16 +38,16 @@ export function notice(text) {
 
 export const percent = (share) => `${(100 * share).toFixed(share > 0.995 || share < 0.005 ? 0 : 1)}\u00a0%`;
 
-export const plural = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+export const plural = (count, singular, many = `${singular}s`) => `${count.toLocaleString("en")} ${count === 1 ? singular : many}`;
 
-/** A horizontal bar; share from 0 to 1. For the eye only: the figure stands beside it. */
+/** Creates a horizontal bar; share from 0 to 1. Hidden from screen readers, since the number is next to it. */
 export function bar(share, kind = "") {
   const fill = el("span", { class: `fill ${kind}` });
   fill.style.width = `${Math.max(0, Math.min(1, share)) * 100}%`;
   return el("span", { class: "bar", "aria-hidden": "true" }, fill);
 }
 
-/** A small form around an input: a button that sends its text, one that cancels, and Escape, which cancels too. */
+/** Creates a form with an input, a submit button and a cancel button. Escape also cancels. */
 export function textForm(input, action, send, cancel) {
   const form = el("form", { class: "text-form" }, input, el("button", { class: "main" }, action), el("button", { type: "button", class: "plain", onclick: cancel }, "Cancel"));
   form.addEventListener("keydown", (event) => event.key === "Escape" && cancel());
@@ -58,7 +58,7 @@ export function textForm(input, action, send, cancel) {
   return form;
 }
 
-/** Asks before something that cannot be taken back: the button has to be pressed twice. */
+/** Requires a second press of the button as confirmation. */
 export function twice(button, question, action) {
   const text = button.textContent;
   let armed = 0;

@@ -1,7 +1,12 @@
-// Files that are dropped, picked or pasted. Folders are read too: each file comes with the name of its folder.
+// Dropped and selected files. Folders are read recursively, and their files are labelled as `cscct learn` labels them.
 
-/** Calls take with a list of {file, folder}; folder is "" for a single file. */
-export function acceptFiles(zone, input, take) {
+const IMAGE = /\.(jpe?g|png|bmp|gif|webp|ppm|tiff?|heic|heif|avif)$/i;
+const SYSTEM_FOLDERS = ["__MACOSX", "@eaDir"];
+const TRAIN = ["train", "training"];
+const EVALUATION = ["val", "valid", "validation", "test", "testing"];
+
+/** Calls take with a list of {file, folder}; folder is the class, or "" for files outside of a folder. */
+export function acceptFiles(zone, inputs, take) {
   let depth = 0;
   const mark = (change) => {
     depth = Math.max(0, depth + change);
@@ -15,37 +20,59 @@ export function acceptFiles(zone, input, take) {
     mark(-depth);
     const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
     const files = [...event.dataTransfer.files];
-    const found = entries.length ? await readAll(entries, "") : files.map((file) => ({ file, folder: "" }));
-    if (found.length) take(found);
+    const selected = entries.length ? await readAll(entries, []) : files.map((file) => ({ file, path: [] }));
+    if (selected.length) take(labelled(selected));
   });
-  input.addEventListener("change", () => {
-    const found = [...input.files].map((file) => ({ file, folder: "" }));
-    input.value = ""; // so that the same file can be picked again
-    if (found.length) take(found);
-  });
+  for (const input of inputs)
+    input.addEventListener("change", () => {
+      const selected = [...input.files].map((file) => ({ file, path: file.webkitRelativePath.split("/").slice(0, -1) }));
+      input.value = ""; // allows selecting the same file again
+      const visible = selected.filter(({ file, path }) => ![...path, file.name].some(ignored));
+      if (visible.length) take(labelled(visible));
+    });
 }
 
-/** A file dropped beside a zone must not replace the page. */
+const ignored = (name) => name.startsWith(".") || SYSTEM_FOLDERS.includes(name);
+
+/**
+ * Labels files with paths, lists of folder names. Several folders are classes. A single folder is a class if it contains
+ * images; otherwise the folders in it are classes, or, if they are train, val and test, the folders in train.
+ */
+export function labelled(files) {
+  const folders = (depth) => new Set(files.filter(({ path }) => path.length > depth).map(({ path }) => path[depth]));
+  const single = folders(0).size === 1 && files.every(({ path }) => path.length > 0);
+  if (!single || files.some(({ file, path }) => path.length === 1 && IMAGE.test(file.name)))
+    return files.map(({ file, path }) => ({ file, folder: path[0] ?? "" }));
+  const inside = files.filter(({ path }) => path.length > 1);
+  const is = (names) => (name) => names.includes(name.toLowerCase());
+  const parts = [...folders(1)];
+  const images = inside.some(({ path }) => path.length === 2 && is(TRAIN)(path[1]));
+  const divided = !images && parts.some(is(TRAIN)) && (parts.some(is(EVALUATION)) || parts.length === 1);
+  if (!divided) return inside.map(({ file, path }) => ({ file, folder: path[1] }));
+  return inside.filter(({ path }) => is(TRAIN)(path[1]) && path.length > 2).map(({ file, path }) => ({ file, folder: path[2] }));
+}
+
+/** Prevents the browser from opening files dropped outside of a zone. */
 export function ignoreOtherDrops() {
   for (const kind of ["dragover", "drop"]) window.addEventListener(kind, (event) => event.preventDefault());
 }
 
-async function readAll(entries, folder) {
-  const found = [];
+async function readAll(entries, path) {
+  const files = [];
   for (const entry of entries) {
-    if (entry.name.startsWith(".")) continue;
-    if (entry.isDirectory) found.push(...(await readAll(await children(entry), entry.name)));
-    else found.push({ file: await new Promise((done, fail) => entry.file(done, fail)), folder });
+    if (ignored(entry.name)) continue;
+    if (entry.isDirectory) files.push(...(await readAll(await children(entry), [...path, entry.name])));
+    else files.push({ file: await new Promise((done, fail) => entry.file(done, fail)), path });
   }
-  return found;
+  return files;
 }
 
 async function children(directory) {
   const reader = directory.createReader();
-  const found = [];
+  const entries = [];
   for (;;) {
-    const some = await new Promise((done, fail) => reader.readEntries(done, fail)); // about a hundred at a time
-    if (!some.length) return found;
-    found.push(...some);
+    const batch = await new Promise((done, fail) => reader.readEntries(done, fail)); // returns about 100 entries per call
+    if (!batch.length) return entries;
+    entries.push(...batch);
   }
 }

@@ -1,4 +1,4 @@
-// Puts the parts together, and notices versions that came from elsewhere.
+// Sets up the page and polls for new versions.
 
 import { api } from "./api.js";
 import { setUpClassify } from "./classify.js";
@@ -10,14 +10,14 @@ import { showModel } from "./results.js";
 import { setUpTeach, showStaged } from "./teach.js";
 import { setUpVersions, showVersions } from "./versions.js";
 
-const LOOK = 10_000; // milliseconds between looks for a new version
+const POLL_INTERVAL = 10_000; // milliseconds
 let version = null;
 let drawn = "";
 
 async function refresh() {
   try {
     const model = await api.model();
-    if (JSON.stringify(model) === drawn) return; // what has the focus stays
+    if (JSON.stringify(model) === drawn) return; // keeps the focus
     drawn = JSON.stringify(model);
     showModel(model);
     showVersions(model);
@@ -31,7 +31,7 @@ async function refresh() {
 
 const refreshStaged = () => showStaged().catch((error) => notice(error.message));
 
-/** What waits too: whether its classes are new depends on the version. */
+/** Also refreshes the staged photos, because their "new" badges depend on the version. */
 async function refreshAll() {
   await refresh();
   await refreshStaged();
@@ -43,4 +43,4 @@ setUpVersions(refreshAll);
 setUpManage(refreshAll);
 setUpTeach(refresh);
 await refreshAll();
-setInterval(() => document.hidden || refresh(), LOOK);
+setInterval(() => document.hidden || refresh(), POLL_INTERVAL);

@@ -1,16 +1,16 @@
-// Renaming and forgetting a class, in the list of classes.
+// Renaming and forgetting classes in the class table.
 
 import { api } from "./api.js";
 import { announce, byId, el, name, textForm, twice } from "./dom.js";
 
 let changed = async () => {};
 
-/** told: called after a class was renamed or forgotten. */
-export function setUpManage(told) {
-  changed = told;
+/** onChange: called after a class was renamed or forgotten. */
+export function setUpManage(onChange) {
+  changed = onChange;
 }
 
-/** The cell with the name of a class, and the cell with what can be done to it. */
+/** Creates the name cell and the actions cell of a class. */
 export function classCells(label) {
   const title = el("th", { scope: "row" }, name(label));
   const rename = button("Rename", label);
@@ -19,12 +19,12 @@ export function classCells(label) {
     title.replaceChildren(renameForm(label, title));
     title.querySelector("input").select();
   });
-  twice(forget, "Press again", async () => {
+  twice(forget, "Confirm", async () => {
     const row = forget.closest("tr");
     const next = row.nextElementSibling ?? row.previousElementSibling;
     if (!(await attempt(title, () => api.forget(label)))) return;
-    announce(`${label} is forgotten.`);
-    focus("Forget", next?.dataset.label); // the button that was pressed is gone
+    announce(`${label} forgotten.`);
+    focus("Forget", next?.dataset.label); // the pressed button no longer exists
   });
   return [title, el("td", { class: "actions" }, rename, forget)];
 }
@@ -32,14 +32,14 @@ export function classCells(label) {
 const button = (text, label) => el("button", { type: "button", class: "plain", "aria-label": `${text} ${label}` }, text);
 
 function renameForm(label, title) {
-  const input = el("input", { type: "text", value: label, maxlength: 100, required: true, autocomplete: "off", "aria-label": `New name of ${label}` });
+  const input = el("input", { type: "text", value: label, maxlength: 100, required: true, autocomplete: "off", "aria-label": `New name for ${label}` });
   const form = textForm(input, "Rename", rename, close);
 
-  async function rename(wanted) {
-    if (wanted === label) return close();
-    if (!(await attempt(form, () => api.rename(label, wanted)))) return;
-    announce(`${label} is called ${wanted} now.`);
-    focus("Rename", wanted);
+  async function rename(newName) {
+    if (newName === label) return close();
+    if (!(await attempt(form, () => api.rename(label, newName)))) return;
+    announce(`${label} renamed to ${newName}.`);
+    focus("Rename", newName);
   }
 
   function close() {
@@ -50,7 +50,7 @@ function renameForm(label, title) {
   return form;
 }
 
-/** Whether it was done. If not, the reason is told in the box. */
+/** Runs an action and returns whether it succeeded. Errors are shown in the box. */
 async function attempt(box, action) {
   box.querySelector(".problem")?.remove();
   try {
@@ -63,9 +63,9 @@ async function attempt(box, action) {
   return true;
 }
 
-/** A button of a class; where there is no class any more, what comes next. What a person has gone on to keeps the focus. */
+/** Focuses a button of a class, or the class name input if the class no longer exists. Does not steal the focus. */
 function focus(text, label) {
   if (document.activeElement !== document.body) return;
-  const found = [...byId("class-rows").querySelectorAll("button")].find((one) => one.ariaLabel === `${text} ${label}`);
-  (found ?? byId("teach-name")).focus();
+  const target = [...byId("class-rows").querySelectorAll("button")].find((button) => button.ariaLabel === `${text} ${label}`);
+  (target ?? byId("teach-name")).focus();
 }

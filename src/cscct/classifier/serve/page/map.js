@@ -1,4 +1,4 @@
-// The feature space as a picture: photographs as dots, class means as rings with names.
+// Feature map: photos as dots, class means as labeled rings.
 
 import { api } from "./api.js";
 import { byId, el, name, svg } from "./dom.js";
@@ -10,7 +10,7 @@ const PHOTOS = 10;
 let chosen = null;
 let shown = null;
 
-/** Fetches and draws it. model: as /api/model gives it. */
+/** Fetches and draws the map. model: response of /api/model. */
 export async function showMap(model) {
   byId("map").classList.toggle("empty", model.classes.length === 0);
   chosen = null;
@@ -26,7 +26,7 @@ export async function showMap(model) {
 
 function draw(map) {
   const place = scale(map.classes);
-  const groups = map.classes.map((one, index) => classGroup(one, index, place));
+  const groups = map.classes.map((entry, index) => classGroup(entry, index, place));
   const labels = svg("g", { class: "names" });
   const picture = svg(
     "svg",
@@ -37,51 +37,51 @@ function draw(map) {
   byId("map-box").replaceChildren(picture);
   placeNames(map.classes, place, labels);
   byId("map-legend").replaceChildren(...map.classes.map(legendEntry));
-  byId("map-share").textContent = map.classes.length > 2 ? `The plane shows ${Math.round(100 * map.share)}\u00a0% of the differences between class means.` : "";
+  byId("map-share").textContent = map.classes.length > 2 ? `The map shows ${Math.round(100 * map.share)}\u00a0% of the variance between class means.` : "";
   picture.addEventListener("pointerleave", () => chosen === null && highlight(null));
 }
 
-/** One scale for both axes: distances on the picture are comparable. */
+/** Uses the same scale for both axes, so that distances are comparable. */
 function scale(classes) {
-  const xs = classes.flatMap((one) => [one.x, ...one.points.map(([x]) => x)]);
-  const ys = classes.flatMap((one) => [one.y, ...one.points.map(([, y]) => y)]);
+  const xs = classes.flatMap((entry) => [entry.x, ...entry.points.map(([x]) => x)]);
+  const ys = classes.flatMap((entry) => [entry.y, ...entry.points.map(([, y]) => y)]);
   const [left, right, low, high] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
   const factor = Math.min((WIDTH - 2 * MARGIN) / (right - left || 1), (HEIGHT - 2 * MARGIN) / (high - low || 1));
   return (x, y) => [WIDTH / 2 + (x - (left + right) / 2) * factor, HEIGHT / 2 - (y - (low + high) / 2) * factor];
 }
 
-function classGroup(one, index, place) {
+function classGroup(entry, index, place) {
   const group = svg("g", { class: "class", "data-index": index });
   group.style.setProperty("--hue", hue(index));
-  for (const [x, y] of one.points) {
+  for (const [x, y] of entry.points) {
     const [cx, cy] = place(x, y);
     group.append(svg("circle", { cx: cx.toFixed(1), cy: cy.toFixed(1), r: 3.2, class: "dot" }));
   }
-  const [cx, cy] = place(one.x, one.y);
+  const [cx, cy] = place(entry.x, entry.y);
   group.append(svg("circle", { cx: cx.toFixed(1), cy: cy.toFixed(1), r: 7, class: "ring" }));
-  group.append(svg("title", {}, one.name));
+  group.append(svg("title", {}, entry.name));
   group.addEventListener("pointerenter", () => chosen === null && highlight(index));
   group.addEventListener("click", () => choose(index));
   return group;
 }
 
-/** Names beside the rings; one that would cover another is only shown while its class is highlighted. */
+/** Places class names next to the rings. Overlapping names are only shown while their class is highlighted. */
 function placeNames(classes, place, labels) {
   const taken = [];
-  classes.forEach((one, index) => {
-    const [cx, cy] = place(one.x, one.y);
+  classes.forEach((entry, index) => {
+    const [cx, cy] = place(entry.x, entry.y);
     const text = svg("text", { x: cx.toFixed(1), y: (cy - 12).toFixed(1), "text-anchor": "middle", "data-index": index });
-    text.textContent = one.name.length > 24 ? `${one.name.slice(0, 23)}…` : one.name;
+    text.textContent = entry.name.length > 24 ? `${entry.name.slice(0, 23)}…` : entry.name;
     labels.append(text);
     let box = text.getBBox();
     const shift = Math.max(4 - box.x, Math.min(0, WIDTH - 4 - box.x - box.width));
     text.setAttribute("x", (cx + shift).toFixed(1));
     box = { x: box.x + shift - 2, y: box.y, width: box.width + 4, height: box.height };
-    if (taken.some((other) => overlap(box, other))) {
+    if (taken.some((placed) => overlap(box, placed))) {
       text.setAttribute("y", (cy + 12 + box.height * 0.75).toFixed(1));
       box = { ...box, y: cy + 12 };
     }
-    if (taken.some((other) => overlap(box, other))) text.classList.add("crowded");
+    if (taken.some((placed) => overlap(box, placed))) text.classList.add("crowded");
     else taken.push(box);
   });
 }
@@ -91,14 +91,14 @@ const overlap = (a, b) => a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.
 const hue = (index) => Math.round((168 + index * 137.508) % 360);
 
 function describe(map) {
-  const names = map.classes.slice(0, 20).map((one) => one.name).join(", ");
+  const names = map.classes.slice(0, 20).map((entry) => entry.name).join(", ");
   return `${map.classes.length} classes in two dimensions: ${names}`;
 }
 
-function legendEntry(one, index) {
+function legendEntry(entry, index) {
   const swatch = el("span", { class: "swatch", "aria-hidden": "true" });
   swatch.style.setProperty("--hue", hue(index));
-  const button = el("button", { type: "button", class: "plain", "aria-pressed": "false", "data-index": index }, swatch, name(one.name));
+  const button = el("button", { type: "button", class: "plain", "aria-pressed": "false", "data-index": index }, swatch, name(entry.name));
   button.addEventListener("click", () => choose(index));
   button.addEventListener("focus", () => chosen === null && highlight(index));
   button.addEventListener("blur", () => chosen === null && highlight(null));
@@ -122,12 +122,12 @@ function highlight(index) {
   }
 }
 
-/** Photographs that the model keeps of the chosen class. */
+/** Shows the exemplars of the chosen class. */
 function showPhotos() {
-  const one = chosen === null ? null : shown.classes[chosen];
-  const images = Array.from({ length: Math.min(PHOTOS, one?.exemplars ?? 0) }, (_, number) =>
-    el("img", { src: `/api/exemplars/${chosen}/${number}?version=${shown.version}`, alt: `${one.name}, photograph ${number + 1}`, loading: "lazy" }),
+  const entry = chosen === null ? null : shown.classes[chosen];
+  const images = Array.from({ length: Math.min(PHOTOS, entry?.exemplars ?? 0) }, (_, number) =>
+    el("img", { src: `/api/exemplars/${chosen}/${number}?version=${shown.version}`, alt: `${entry.name}, photo ${number + 1}`, loading: "lazy" }),
   );
-  const title = el("p", { class: "quiet" }, name(one?.name ?? ""), images.length ? ": photographs that the model keeps" : ": the model keeps no photographs of it");
-  byId("map-photos").replaceChildren(...(one ? [title, ...images] : []));
+  const title = el("p", { class: "quiet" }, name(entry?.name ?? ""), images.length ? ": stored photos" : ": no stored photos");
+  byId("map-photos").replaceChildren(...(entry ? [title, ...images] : []));
 }

@@ -1,20 +1,20 @@
-// Photographs for the next learning step, and the step itself.
+// Staged photos and the learning step.
 
 import { api, each } from "./api.js";
 import { announce, byId, el, name, plural, twice } from "./dom.js";
 import { acceptFiles } from "./drop.js";
 
-const SHOWN = 24; // thumbnails of a class
-const POLL = 400; // milliseconds
+const MAX_THUMBNAILS = 24; // per class
+const POLL_INTERVAL = 400; // milliseconds
 let learning = false;
 
-/** learned: called when a learning step has made a new version. */
+/** learned: called after a learning step stored a new version. */
 export function setUpTeach(learned) {
-  acceptFiles(byId("teach-zone"), byId("teach-files"), add);
+  acceptFiles(byId("teach-zone"), [byId("teach-files"), byId("teach-folder")], add);
   byId("teach-name").addEventListener("keydown", (event) => {
     if (event.key === "Enter") byId("teach-files").click();
   });
-  twice(byId("staged-clear"), "Press again to remove all", async () => {
+  twice(byId("staged-clear"), "Confirm: remove all", async () => {
     await attempt(api.clearStaged);
     showStaged();
   });
@@ -22,7 +22,7 @@ export function setUpTeach(learned) {
     byId("job-end").hidden = true;
     if (await attempt(api.learn)) watch(learned);
   });
-  twice(byId("stop"), "Press again to stop", () => attempt(api.stop));
+  twice(byId("stop"), "Confirm: stop", () => attempt(api.stop));
   watch(learned, true);
 }
 
@@ -42,78 +42,78 @@ function problem(text) {
   byId("teach-problem").hidden = !text;
 }
 
-async function add(found) {
+async function add(selected) {
   const typed = byId("teach-name").value.trim();
-  if (!typed && found.some(({ folder }) => !folder)) {
-    problem("Name the class first, then add its photographs.");
+  if (!typed && selected.some(({ folder }) => !folder)) {
+    problem("Enter a class name before adding photos.");
     byId("teach-name").focus();
     return;
   }
-  const refused = [];
+  const errors = [];
   let done = 0;
   problem("");
-  await each(found, async ({ file, folder }) => {
+  await each(selected, async ({ file, folder }) => {
     try {
       await api.stage(file, typed && !folder ? typed : folder);
     } catch (error) {
-      refused.push(error.message);
+      errors.push(error.message);
     }
     done += 1;
     byId("staged-empty").hidden = false;
-    byId("staged-empty").textContent = `Adding ${done} of ${plural(found.length, "photograph")}…`;
+    byId("staged-empty").textContent = `Adding ${done} of ${plural(selected.length, "photo")}…`;
   });
-  byId("staged-empty").textContent = "No photographs wait.";
-  const more = refused.length > 3 ? ` And ${refused.length - 3} more.` : "";
-  problem(refused.slice(0, 3).join(" ") + more);
-  announce(`${plural(found.length - refused.length, "photograph")} added.`);
+  byId("staged-empty").textContent = "No photos yet.";
+  const more = errors.length > 3 ? ` ${errors.length - 3} more errors.` : "";
+  problem(errors.slice(0, 3).join(" ") + more);
+  announce(`${plural(selected.length - errors.length, "photo")} added.`);
   showStaged();
 }
 
-/** Fetches and shows what waits. */
+/** Fetches and shows the staged photos. */
 export async function showStaged() {
   const staged = await api.staged();
   const groups = new Map();
-  for (const one of staged) groups.set(one.label, [...(groups.get(one.label) ?? []), one]);
+  for (const photo of staged) groups.set(photo.label, [...(groups.get(photo.label) ?? []), photo]);
   byId("staged").replaceChildren(...[...groups].map(group));
   byId("staged-empty").hidden = staged.length > 0;
   byId("staged-clear").hidden = staged.length === 0 || learning;
   byId("learn").disabled = staged.length === 0 || learning;
-  byId("learn").textContent = staged.length ? `Learn ${plural(staged.length, "photograph")}` : "Learn";
+  byId("learn").textContent = staged.length ? `Learn ${plural(staged.length, "photo")}` : "Learn";
 }
 
-function group([label, photographs]) {
+function group([label, photos]) {
   const known = [...byId("class-names").options].some((option) => option.value === label);
-  const title = el("h4", {}, name(label), el("span", { class: "quiet" }, ` ${plural(photographs.length, "photograph")}`), known ? "" : el("span", { class: "badge" }, "new"));
-  const shown = photographs.slice(0, SHOWN).map(thumbnail);
-  const more = photographs.length - shown.length;
+  const title = el("h4", {}, name(label), el("span", { class: "quiet" }, ` ${plural(photos.length, "photo")}`), known ? "" : el("span", { class: "badge" }, "new"));
+  const shown = photos.slice(0, MAX_THUMBNAILS).map(thumbnail);
+  const more = photos.length - shown.length;
   return el("div", { class: "group" }, title, el("ul", { class: "thumbs" }, ...shown, more > 0 ? el("li", { class: "quiet more" }, `+${more}`) : null));
 }
 
-function thumbnail(one) {
-  const remove = el("button", { type: "button", class: "remove", "aria-label": `Remove ${one.filename} from ${one.label}` }, "×");
+function thumbnail(photo) {
+  const remove = el("button", { type: "button", class: "remove", "aria-label": `Remove ${photo.filename} from ${photo.label}` }, "×");
   remove.addEventListener("click", async () => {
     const next = remove.closest("li").nextElementSibling?.querySelector("button");
     const nextLabel = next?.getAttribute("aria-label");
-    await attempt(() => api.unstage(one.id));
+    await attempt(() => api.unstage(photo.id));
     await showStaged();
-    announce(`${one.filename} removed.`);
-    const again = [...document.querySelectorAll(".remove")].find((button) => button.getAttribute("aria-label") === nextLabel);
-    (again ?? byId("teach-name")).focus(); // the button that was pressed is gone
+    announce(`${photo.filename} removed.`);
+    const target = [...document.querySelectorAll(".remove")].find((button) => button.getAttribute("aria-label") === nextLabel);
+    (target ?? byId("teach-name")).focus(); // the pressed button no longer exists
   });
-  return el("li", {}, el("img", { src: `/api/staged/${one.id}/thumbnail`, alt: one.filename, loading: "lazy" }), remove);
+  return el("li", {}, el("img", { src: `/api/staged/${photo.id}/thumbnail`, alt: photo.filename, loading: "lazy" }), remove);
 }
 
-/** Follows the learning step until it ends. quietly: says nothing of a step that ended before the page was opened. */
-async function watch(learned, quietly = false) {
-  let said = "";
+/** Polls the learning step until it ends. initial: ignores a step that ended before the page was opened. */
+async function watch(learned, initial = false) {
+  let announced = "";
   for (;;) {
     const job = await api.job().catch((error) => ({ state: "failed", error: error.message }));
     if (job.state !== "running") {
       busy(false);
-      if (!quietly) end(job, learned);
+      if (!initial) end(job, learned);
       return;
     }
-    quietly = false;
+    initial = false;
     busy(true);
     byId("job-text").textContent = describe(job);
     const bar = byId("job-progress");
@@ -121,8 +121,8 @@ async function watch(learned, quietly = false) {
       bar.max = job.total;
       bar.value = job.done;
     } else bar.removeAttribute("value");
-    if (job.what !== said) announce((said = job.what));
-    await new Promise((done) => setTimeout(done, POLL));
+    if (job.what !== announced) announce((announced = job.what));
+    await new Promise((done) => setTimeout(done, POLL_INTERVAL));
   }
 }
 
@@ -147,7 +147,7 @@ async function end(job, learned) {
   const box = byId("job-end");
   box.hidden = false;
   box.classList.toggle("problem", job.state !== "done");
-  box.textContent = job.state === "done" ? `Learned in ${duration(job.seconds)}: this is version ${job.version}.` : job.error;
+  box.textContent = job.state === "done" ? `Version ${job.version} learned in ${duration(job.seconds)}.` : job.error;
   announce(box.textContent);
   if (job.state === "done") await learned();
   await showStaged().catch(() => {});

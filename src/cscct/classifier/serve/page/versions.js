@@ -1,14 +1,14 @@
-// Earlier states of the model.
+// Version history.
 
 import { api } from "./api.js";
 import { announce, byId, el, name, notice, plural } from "./dom.js";
 
-const TAG = / \[[0-9a-f]{8}\]$/; // by which the server knows a step again
+const TAG = / \[[0-9a-f]{8}\]$/; // marker of a learning step, added by the server
 let changed = () => {};
 
-/** told: called with the model after another version became the current one. */
-export function setUpVersions(told) {
-  changed = told;
+/** onChange: called after another version became the current one. */
+export function setUpVersions(onChange) {
+  changed = onChange;
   byId("undo").addEventListener("click", () => go(api.undo));
 }
 
@@ -16,7 +16,7 @@ async function go(action) {
   try {
     const model = await action();
     notice("");
-    announce(`Version ${model.version} is the current one.`);
+    announce(`Version ${model.version} is now current.`);
     await changed();
   } catch (error) {
     notice(error.message);
@@ -24,21 +24,21 @@ async function go(action) {
 }
 
 export function showVersions({ versions, version }) {
-  byId("undo").disabled = !versions.some((one) => one.number < version);
+  byId("undo").disabled = !versions.some(({ number }) => number < version);
   byId("version-list").replaceChildren(...versions.map(entry));
 }
 
-function entry(one) {
-  const when = new Date(one.created);
-  const shown = Number.isNaN(when.getTime()) ? one.created : when.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
-  const restore = el("button", { type: "button", class: "plain", "aria-label": `Restore version ${one.number}` }, "Restore");
-  restore.addEventListener("click", () => go(() => api.restore(one.number)));
-  const about = `${plural(one.classes, "class", "classes")}, ${plural(one.images, "photograph")}`;
+function entry(item) {
+  const when = new Date(item.created);
+  const shown = Number.isNaN(when.getTime()) ? item.created : when.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+  const restore = el("button", { type: "button", class: "plain", "aria-label": `Restore version ${item.number}` }, "Restore");
+  restore.addEventListener("click", () => go(() => api.restore(item.number)));
+  const about = `${plural(item.classes, "class", "classes")}, ${plural(item.images, "photo")}`;
   return el(
     "li",
-    { class: one.current ? "current" : "" },
-    el("span", { class: "version-number" }, String(one.number)),
-    el("div", {}, el("p", {}, name(one.message.replace(TAG, "") || "Learned")), el("p", { class: "quiet" }, `${about} · ${shown}`)),
-    one.current ? el("span", { class: "badge" }, "current") : restore,
+    { class: item.current ? "current" : "" },
+    el("span", { class: "version-number" }, String(item.number)),
+    el("div", {}, el("p", {}, name(item.message.replace(TAG, "") || "Learned")), el("p", { class: "quiet" }, `${about} · ${shown}`)),
+    item.current ? el("span", { class: "badge" }, "current") : restore,
   );
 }

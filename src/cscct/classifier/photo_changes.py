@@ -1,0 +1,161 @@
+"""Changes of single photos of the model in a folder, each as a new version: move, remove and keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from ..errors import UserError
+from ..features import ClassStatistics
+from .folder import existing_model, own_label
+from .labels import Label, as_label, check_one_kind
+from .photos import ClassPhotos
+from .review import ReviewPhoto, find_photo, photo_image, without_photos
+from .state import ModelState
+from .step import refitted
+
+if TYPE_CHECKING:
+    from .estimator import IncrementalClassifier
+
+
+def review_photos(path: Path) -> list[ReviewPhoto]:
+    """Return the photos of the model in a folder that look mislabelled or are not recognised, most suspicious first.
+
+    Args:
+        path: The folder.
+
+    Raises:
+        UserError: There is no model.
+    """
+    return existing_model(path).load().review()
+
+
+def review_images(path: Path) -> list[tuple[ReviewPhoto, bytes | None]]:
+    """Return the photos to review with a small JPEG of each; None where neither an image nor the file is available.
+
+    Args:
+        path: The folder.
+    """
+    model = existing_model(path).load()
+    return [(photo, photo_image(model.state_, photo)) for photo in model.review()]
+
+
+def move_photos(path: Path, ids: Sequence[str], label: str) -> int:
+    """Move photos to another class, which is created if it does not exist.
+
+    Args:
+        path: The model folder.
+        ids: Identities of the photos; their first characters are enough.
+        label: The class.
+
+    Returns:
+        Number of the new version.
+
+    Raises:
+        UserError: A photo does not exist or cannot be moved. The model is unchanged.
+    """
+    folder = existing_model(path)
+    before = folder.current()
+    model = folder.load()
+    moved_to = as_label(own_label(label, model.classes_.tolist()))
+    move(model, ids, moved_to)
+    return folder.commit(model, f"{_count(ids)} moved to {label}", based_on=before)
+
+
+def remove_photos(path: Path, ids: Sequence[str]) -> int:
+    """Remove photos from the model. Earlier versions keep them.
+
+    Args:
+        path: The model folder.
+        ids: Identities of the photos; their first characters are enough.
+
+    Returns:
+        Number of the new version.
+
+    Raises:
+        UserError: A photo does not exist or cannot be removed. The model is unchanged.
+    """
+    folder = existing_model(path)
+    before = folder.current()
+    model = folder.load()
+    state, _ = without_photos(model.state_, ids)
+    _restore(model, state)
+    return folder.commit(model, f"{_count(ids)} removed", based_on=before)
+
+
+def keep_photos(path: Path, ids: Sequence[str]) -> int:
+    """Confirm the labels of photos, so that they are no longer listed for review.
+
+    Args:
+        path: The model folder.
+        ids: Identities of the photos; their first characters are enough.
+
+    Returns:
+        Number of the new version.
+
+    Raises:
+        UserError: A photo does not exist. The model is unchanged.
+    """
+    folder = existing_model(path)
+    before = folder.current()
+    model = folder.load()
+    photos = dict(model.state_.photos)
+    for id in ids:
+        label, position = find_photo(model.state_, id)
+        members = list(photos[label].padded(model.statistics_[label].count).photos)
+        members[position] = replace(members[position], confirmed=True)
+        photos[label] = replace(photos[label], photos=tuple(members))
+    thumbnails = {id: image for id, image in model.state_.thumbnails.items() if not id.startswith(tuple(ids))}
+    model.restore_state(replace(model.state_, photos=photos, thumbnails=thumbnails))
+    return folder.commit(model, f"{_count(ids)} confirmed", based_on=before)
+
+
+def move(model: IncrementalClassifier, ids: Sequence[str], label: Label) -> None:
+    """Move photos of a model to another class.
+
+    Args:
+        model: The model; it changes only if all photos can be moved.
+        ids: Identities of the photos.
+        label: The class.
+
+    Raises:
+        UserError: A photo does not exist, is in this class already or cannot be moved.
+    """
+    check_one_kind(model.classes_.tolist(), [label])
+    images = {
+        id: image
+        for name, members in model.state_.photos.items()
+        for id, image in zip(members.exemplars, model.state_.exemplars.get(name, ()), strict=False)
+    }
+    state, removed = without_photos(model.state_, ids)
+    if any(old == label for old, _, _ in removed):
+        raise UserError(f"A photo is in the class {label} already: choose another class.")
+    if label not in state.statistics and model.tuned_:
+        raise UserError(f"There is no class {label}, and the network is trained on its classes: learn the class first.")
+    rows = torch.stack([features for _, _, features in removed])
+    known, members = state.statistics.get(label), state.photos.get(label, ClassPhotos())
+    statistics = {**state.statistics, label: ClassStatistics.of(rows) if known is None else known.extended(rows)}
+    if known is not None:
+        members = members.padded(known.count)
+    kept = len(state.exemplars.get(label, ()))
+    room = max(0, model.memory_per_class - kept)
+    stored = [photo.id for _, photo, _ in removed if photo.id in images][:room]
+    photos = ClassPhotos((*members.photos, *(photo for _, photo, _ in removed)), (*members.exemplar_ids(kept), *stored))
+    exemplars = {**state.exemplars, label: [*state.exemplars.get(label, ()), *(images[id] for id in stored)]}
+    exemplars = {name: encoded for name, encoded in exemplars.items() if encoded}
+    _restore(model, replace(state, statistics=statistics, photos={**state.photos, label: photos}, exemplars=exemplars))
+
+
+def _restore(model: IncrementalClassifier, state: ModelState) -> None:
+    new_state, report = refitted(model, state)
+    model.restore_state(new_state)
+    model.report_ = report
+    model.history_ = [*model.history_, {"action": "photos"}]
+
+
+def _count(ids: Sequence[str]) -> str:
+    return f"{len(ids)} {'photo' if len(ids) == 1 else 'photos'}"

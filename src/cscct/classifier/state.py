@@ -1,0 +1,86 @@
+"""Everything that a fitted model consists of, and how its predictor follows from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+
+from ..config.schema import build_predictor
+from ..features import PREDICTORS, ClassStatistics, FittedPredictor, LinearPredictor, Predictor
+from .evaluation import Evaluation, FittedClasses
+from .labels import Label
+from .parameters import training_free_predictor
+from .photos import ClassPhotos
+from .reader import NetworkReader
+from .training import TrainingState
+from .unknown import NoveltyCalibration
+
+if TYPE_CHECKING:
+    from .estimator import IncrementalClassifier
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """Everything that a fitted model consists of besides its parameters.
+
+    Attributes:
+        reader: The network and its image format; None if the model reads features.
+        statistics: Of the features of each class, in the order of `classes_`.
+        predictor: What predicts from features; None for the classifier of the network itself.
+        exemplars: Encoded images of each class, in rank order.
+        training: Of a network that comes from a run or was trained; else None.
+        photos: What is known of the photos of each class, in the order of their features; empty if the model reads
+            features.
+        evaluation: Predictions of the photos by classifiers computed without them; None if not measured.
+        thumbnails: Small images of photos that look mislabelled, by identity.
+        novelty: Calibration of the detection of unknown images; None if it was not measured with the predictor.
+    """
+
+    reader: NetworkReader | None
+    statistics: dict[Label, ClassStatistics]
+    predictor: FittedPredictor | None
+    exemplars: dict[Label, list[bytes]]
+    training: TrainingState | None
+    photos: dict[Label, ClassPhotos] = field(default_factory=dict)
+    evaluation: Evaluation | None = None
+    thumbnails: dict[str, bytes] = field(default_factory=dict)
+    novelty: NoveltyCalibration | None = None
+
+
+def predictor_name(model: IncrementalClassifier, training: TrainingState) -> str:
+    """Return the predictor that a trained model uses: that of its method, unless the model specifies another."""
+    return model.predictor or str(training.config.get("predict", {}).get("predictor", "classifier"))
+
+
+def statistics_predictor(name: str, training: TrainingState | None) -> Predictor:
+    """Return a predictor that is fitted to class statistics, by its name or that of a training-free method.
+
+    Options in the settings of a run or of training apply. `ncm` takes the place of the predictors of a network.
+    """
+    options = {} if training is None else training.config.get("predict", {}).get("options", {})
+    if name in PREDICTORS and name in options:
+        return build_predictor(name, options[name])
+    return training_free_predictor(name) or build_predictor("ncm")
+
+
+def fit_predictor(
+    name: str, state: ModelState, seed: int, fitted: FittedClasses | None = None
+) -> FittedPredictor | None:
+    """Return the predictor of a model by name; None for `classifier`, the head of the network.
+
+    `classifier` needs a head, and `nme` class means, of exactly these classes; otherwise `ncm` takes their place.
+    `fitted` is the predictor of the statistics if it is known already.
+    """
+    reader, training, statistics = state.reader, state.training, state.statistics
+    if name == "classifier" and reader is not None and reader.network.head.classes == len(statistics):
+        return None
+    if name == "nme" and training is not None and reader is not None and len(training.means) == len(statistics):
+        scale = float(reader.network.head.scale.detach())
+        means = training.means.float()
+        return LinearPredictor(means, torch.zeros(len(means)), 1 / max(scale, 1e-6), unit=True)
+    if fitted is None:
+        part = statistics_predictor(name, training)
+        fitted = FittedClasses.of(part, statistics, images=reader is not None, seed=seed)
+    return fitted.predictor

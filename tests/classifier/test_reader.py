@@ -1,0 +1,77 @@
+"""Features of images, with the pretrained network."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cscct import IncrementalClassifier, UserError
+from cscct.classifier.reader import NetworkReader, backbone_module, build_reader, transform_for
+from cscct.data.inputs import ItemReader
+from cscct.nets import efficientnet
+from cscct.nets.resnet import pool
+from cscct.storage import save_tensors
+from small_models import pictures
+
+
+@pytest.fixture(scope="module")
+def reader() -> NetworkReader:
+    return build_reader("efficientnet-lite0", 64, torch.device("cpu"), 3)
+
+
+def test_features_match_the_bare_network(reader: NetworkReader) -> None:
+    images = pictures((200, 60, 60), 7)
+    outputs = reader.read(list(images))
+    assert outputs.readable == list(range(7))
+    assert len(set(outputs.digests)) == 7
+    crops = torch.from_numpy(np.stack(ItemReader(list(images), reader.format).pixels(range(7))))
+    inputs = (crops.permute(0, 3, 1, 2) / 255 - 0.5) / 0.5
+    with torch.no_grad():
+        expected = pool(reader.network.backbone.eval()(inputs)[-1])
+    torch.testing.assert_close(outputs.features, expected, atol=1e-4, rtol=1e-3)
+
+
+def test_features_do_not_depend_on_the_batch(reader: NetworkReader) -> None:
+    images = list(pictures((200, 60, 60), 4))
+    together = reader.read(images).features
+    torch.testing.assert_close(reader.read(images[2:3]).features, together[2:3], atol=1e-5, rtol=1e-4)
+
+
+def test_saved_model_needs_no_weights_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = IncrementalClassifier(image_size=64).learn(pictures((200, 60, 60), 5), "red")
+    model.learn(pictures((60, 60, 200), 5, 1), "blue").save(tmp_path / "m")
+
+    def missing(name: str) -> Path:
+        raise UserError("not installed")
+
+    monkeypatch.setattr(efficientnet, "weights_file", missing)
+    again = IncrementalClassifier.load(tmp_path / "m")
+    queries = pictures((120, 60, 120), 3, 2)
+    np.testing.assert_array_equal(again.predict_proba(queries), model.predict_proba(queries))
+    with pytest.raises(UserError, match="not installed"):
+        IncrementalClassifier().learn(queries, "red")
+
+
+def test_sizes_of_images() -> None:
+    module = torch.nn.Identity()
+    assert transform_for("efficientnet-lite0", module, None).size == 224
+    assert transform_for("efficientnet-lite2", module, None).size == 260
+    assert transform_for("lucir-resnet", module, None).size == 64
+    assert transform_for(module, module, None).size == 224
+    module.pretrained_cfg = {"input_size": (3, 288, 288), "mean": (0.4, 0.5, 0.6), "std": (0.2, 0.2, 0.2)}
+    assert transform_for("timm:x", torch.nn.Sequential(module), None).size == 288
+    assert transform_for(module, module, 100).mean == (0.4, 0.5, 0.6)
+    assert transform_for(module, module, 100).size == 100
+
+
+def test_weights_from_a_file_are_saved(tmp_path: Path) -> None:
+    weights = backbone_module("lucir-resnet").state_dict()
+    save_tensors(tmp_path / "own.safetensors", {name: tensor * 2 for name, tensor in weights.items()})
+    model = IncrementalClassifier(f"lucir-resnet:{tmp_path}/own.safetensors").learn(pictures((200, 60, 60), 3), "red")
+    model.save(tmp_path / "m")
+    (tmp_path / "own.safetensors").unlink()
+    again = IncrementalClassifier.load(tmp_path / "m")
+    queries = pictures((120, 60, 120), 3, 2)
+    np.testing.assert_array_equal(again.features(queries), model.features(queries))
+    assert str(tmp_path) not in (tmp_path / "m" / "versions" / "0001.json").read_text()
