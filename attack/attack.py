@@ -1,4 +1,4 @@
-"""Attacks the software with everything that may happen to its files and inputs, and counts what comes of it.
+"""Attacks on files, inputs and processes, with counts of the outcomes.
 
     python attack/attack.py --seed 1                          all of it
     python attack/attack.py --seed 1 --only damage --case 12  one case again
@@ -19,7 +19,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -28,28 +28,36 @@ from rich.progress import Progress
 from rich.table import Table
 
 import watch
+from change_models import ChangedModels
 from damage import Damage
+from damage_models import DamagedModels
 from fuzz_images import Images
 from fuzz_pickles import Pickles
 from fuzz_reports import Reports
 from fuzz_settings import OddRuns, SettingsTexts
+from http_requests import Requests
 from kills import Kills
+from model_folders import register_tiny_backbone
+from processes import Pauses, Plugins
 from streams import Streams
-from watch import Found, Kind
+from watch import CaseResult, Kind
 
-CLASSES: tuple[type[Kind], ...] = (Kills, Damage, SettingsTexts, OddRuns, Images, Pickles, Reports, Streams)
+CLASSES: tuple[type[Kind], ...] = (
+    *(Kills, Damage, SettingsTexts, OddRuns, Images, Pickles, Reports, Streams),
+    *(DamagedModels, ChangedModels, Requests, Pauses, Plugins),
+)
 KINDS = {kind.name: kind for kind in CLASSES}
-_kind: Kind  # of the worker processes, which are forks
+_kinds: dict[str, Kind] = {}  # of the worker processes, which are forks
 
 
-def attack_one(kind: Kind, seed: int, number: int, scratch: Path) -> Found:
+def attack_one(kind: Kind, seed: int, number: int, scratch: Path) -> CaseResult:
     """A case depends on the seed, the kind and its number only."""
     folder = Path(tempfile.mkdtemp(prefix=f"{kind.name}-{number}-", dir=scratch))
     rng = random.Random(f"{seed} {kind.name} {number}")
     try:
         return kind.attack(number, rng, folder)
     except Exception:
-        return Found("", "the attack itself failed", [traceback.format_exc()])
+        return CaseResult("", "the attack itself failed", [traceback.format_exc()])
     finally:
         for path in [folder, *folder.rglob("*")]:
             if path.is_dir() and not path.is_symlink():
@@ -57,45 +65,59 @@ def attack_one(kind: Kind, seed: int, number: int, scratch: Path) -> Found:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _work(seed: int, number: int, scratch: Path) -> tuple[int, Found]:
-    return number, attack_one(_kind, seed, number, scratch)
+def _prepare(name: str, scratch: Path) -> Kind:
+    return KINDS[name](scratch / f"shared-{name}")
 
 
-def attack_kind(kind: Kind, seed: int, numbers: list[int], scratch: Path, workers: int) -> dict[int, Found]:
-    """Cases of one kind, several at a time, each in forks of a process that has everything imported."""
-    global _kind
-    _kind = kind
+def prepared(names: list[str], scratch: Path, workers: int) -> dict[str, Kind]:
+    """What the cases of each kind share: runs, models and their numbers."""
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
+        return dict(zip(names, pool.map(_prepare, names, [scratch] * len(names)), strict=True))
+
+
+def _work(name: str, seed: int, number: int, scratch: Path) -> tuple[str, int, CaseResult]:
+    return name, number, attack_one(_kinds[name], seed, number, scratch)
+
+
+def attack_all(
+    kinds: dict[str, Kind], seed: int, numbers: dict[str, list[int]], scratch: Path, workers: int
+) -> dict[str, dict[int, CaseResult]]:
+    """Cases of all kinds, several at a time, each in forks of a process that has everything imported. No core waits
+    for the last case of a kind."""
+    _kinds.update(kinds)
+    results: dict[str, dict[int, CaseResult]] = {name: {} for name in kinds}
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(workers, mp_context=context) as pool, Progress(transient=True) as progress:
-        bar = progress.add_task(kind.name, total=len(numbers))
-        futures = [pool.submit(_work, seed, number, scratch) for number in numbers]
-        found = {}
-        for future in futures:
-            number, one = future.result()
-            found[number] = one
-            progress.advance(bar)
-    return found
+        bars = {name: progress.add_task(name, total=len(numbers[name])) for name in kinds}
+        futures = [pool.submit(_work, name, seed, number, scratch) for name in kinds for number in numbers[name]]
+        for future in as_completed(futures):
+            name, number, result = future.result()
+            results[name][number] = result
+            progress.advance(bars[name])
+    return results
 
 
-def summary(found: dict[int, Found]) -> dict[str, Any]:
+def summary(results: dict[int, CaseResult]) -> dict[str, Any]:
     """Counts of one kind, as they are printed and stored."""
-    outcomes = Counter(one.outcome for one in found.values() if not one.faults)
-    failures = {str(number): [one.detail, *one.faults] for number, one in sorted(found.items()) if one.faults}
-    return {"cases": len(found), "outcomes": dict(sorted(outcomes.items())), "failures": failures}
+    outcomes = Counter(result.outcome for result in results.values() if not result.faults)
+    failures = {
+        str(number): [result.detail, *result.faults] for number, result in sorted(results.items()) if result.faults
+    }
+    return {"cases": len(results), "outcomes": dict(sorted(outcomes.items())), "failures": failures}
 
 
 def print_summaries(summaries: dict[str, Any], seed: int, console: Console) -> None:
     table = Table("attack", "cases", "outcomes", "failures", title=f"seed {seed}")
-    for name, one in summaries.items():
-        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in one["outcomes"].items())
-        table.add_row(name, str(one["cases"]), outcomes, str(len(one["failures"])))
+    for name, result in summaries.items():
+        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in result["outcomes"].items())
+        table.add_row(name, str(result["cases"]), outcomes, str(len(result["failures"])))
     console.print(table)
-    for name, one in summaries.items():
-        for number, (detail, *faults) in one["failures"].items():
+    for name, result in summaries.items():
+        for number, (detail, *faults) in result["failures"].items():
             console.print(f"\n{name} {number}: {detail}", markup=False, highlight=False)
             for fault in faults:
                 console.print(f"  {fault}", markup=False, highlight=False)
-            again = f"python attack/attack.py --seed {seed} --only {name} --case {number}"
+            again = f"python attack/attack.py --seed {seed} --only '{name}' --case {number}"
             console.print(f"  again: {again}", markup=False, highlight=False)
 
 
@@ -109,29 +131,33 @@ def store(file: Path, seed: int, summaries: dict[str, Any], seconds: float) -> N
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", choices=KINDS, help="one kind of attack")
+    parser.add_argument("--only", choices=KINDS, action="append", help="one kind of attack; may be repeated")
     parser.add_argument("--case", type=int, help="one case of that kind")
     parser.add_argument("--cases", type=int, help="at most so many cases of each kind, drawn at random")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--json", type=Path, help="store the counts in this file, beside those of other seeds")
     options = parser.parse_args()
     watch.preload()
-    started, summaries = time.monotonic(), {}
-    with tempfile.TemporaryDirectory(prefix="cscct-attack-") as name:
-        scratch = Path(name)
-        for kind_name in [options.only] if options.only else KINDS:
-            kind = KINDS[kind_name](scratch / f"shared-{kind_name}")
-            numbers = list(range(kind.cases)) if options.case is None else [options.case]
-            if options.cases is not None and options.cases < len(numbers):
-                numbers = sorted(random.Random(options.seed).sample(numbers, options.cases))
-            summaries[kind_name] = summary(attack_kind(kind, options.seed, numbers, scratch, options.workers))
+    register_tiny_backbone()
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="cscct-attack-") as folder:
+        scratch = Path(folder)
+        names = options.only or list(KINDS)
+        kinds = prepared(names, scratch, options.workers)
+        numbers = {}
+        for name, kind in kinds.items():
+            numbers[name] = list(range(kind.cases)) if options.case is None else [options.case]
+            if options.cases is not None and options.cases < len(numbers[name]):
+                numbers[name] = sorted(random.Random(options.seed).sample(numbers[name], options.cases))
+        results = attack_all(kinds, options.seed, numbers, scratch, options.workers)
+    summaries = {name: summary(results[name]) for name in names}
     seconds = time.monotonic() - started
     console = Console(soft_wrap=True)
     print_summaries(summaries, options.seed, console)
     console.print(f"{seconds / 60:.1f} minutes")
     if options.json is not None:
         store(options.json, options.seed, summaries, seconds)
-    return int(any(one["failures"] for one in summaries.values()))
+    return int(any(result["failures"] for result in summaries.values()))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kills import Killer, counted_operations, difference
 from small_runs import COMPARE, LUCIR, numbers_of, plain
-from watch import Ended, Found, Kind, Outside, command, guarded
+from watch import CaseResult, Ended, Kind, Outside, command, guarded
 
 LIMIT = 30.0
 RESUME = ("resume", "run", "--json")
@@ -70,7 +70,9 @@ def damage(path: Path, how: str, rng: random.Random, folder: Path, outside: Path
         path.write_bytes(CONTENTS[how](content, rng))
         return
     if how == "swap":
-        others = [one for one in sorted(folder.rglob("*")) if one.is_file() and path not in (one, *one.parents)]
+        others = [
+            other for other in sorted(folder.rglob("*")) if other.is_file() and path not in (other, *other.parents)
+        ]
         other = rng.choice(others)
         content, another = path.read_bytes() if path.is_file() else b"", other.read_bytes()
         _clear(path)
@@ -121,26 +123,26 @@ class Damage(Kind):
             # Not the folders that a command names: those may be links, as their owner wishes.
             inside = [path for path in folder.rglob("*") if path.parent.name != "figures" and path.parent != folder]
             files = {str(path.relative_to(folder)) for path in inside}
-            files |= {f"run/{one}" for one in WORKING if name != "comparison"}
+            files |= {f"run/{other}" for other in WORKING if name != "comparison"}
             self.points += itertools.product([name], sorted(files), [*CONTENTS, *PLACES])
         self.cases = len(self.points)
 
-    def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
+    def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
         source, file, how = self.points[number]
         outside, place = Outside(folder / "outside"), folder / "inside"
         shutil.copytree(self.sources[source], place)
         damage(place / file, how, rng, place, outside.folder)
-        found = Found("same numbers", f"{source}: {file}: {how}")
+        result = CaseResult("same numbers", f"{source}: {file}: {how}")
         for ended, fault in self._use(source, place, rng):
-            found.faults += ended.faults()
-            found.faults += [f"{fault} after {ended.what[:60]}"] if fault and ended.code == 0 else []
-            if ended.told:
-                found.outcome = "refused in a sentence"
-        found.faults += outside.faults()
-        return found
+            result.faults += ended.faults()
+            result.faults += [f"{fault} after {ended.what[:60]}"] if fault and ended.code == 0 else []
+            if ended.has_message:
+                result.outcome = "refused in a sentence"
+        result.faults += outside.faults()
+        return result
 
     def _use(self, source: str, place: Path, rng: random.Random) -> Sequence[tuple[Ended, str]]:
-        """What people would do with the folder, and what is wrong with the numbers it gave."""
+        """Commands on the folder, each with a fault in its results."""
         if source == "comparison":
             ended = command(*COMPARE, folder=place, limit=LIMIT)
             return [(ended, self._compared(place) if ended.code == 0 else "")]
@@ -151,13 +153,13 @@ class Damage(Kind):
             if rng.random() < 0.25:
                 ended = command(*REPORT, folder=place, limit=LIMIT)
                 steps.append((ended, self._summary(place) if ended.code == 0 else ""))
-        for words in (RESUME, LUCIR) if rng.random() < 0.5 else (LUCIR, RESUME):
-            ended = command(*words, folder=place, limit=LIMIT)
+        for arguments in (RESUME, LUCIR) if rng.random() < 0.5 else (LUCIR, RESUME):
+            ended = command(*arguments, folder=place, limit=LIMIT)
             steps.append((ended, self._numbers(place, ended) if ended.code == 0 else ""))
         return steps
 
     def _numbers(self, place: Path, ended: Ended) -> str:
-        """The result, as printed and as stored, the model, and the epochs unless it was told that they are damaged."""
+        """Faults of the printed and stored result, the model, and the epochs unless a message reports damage."""
         result = self.numbers["run/result.json"]
         if "--json" in ended.what and plain(json.loads(ended.out)) != result:
             return f"changed number: {difference(result, plain(json.loads(ended.out)))}"
@@ -168,21 +170,21 @@ class Damage(Kind):
         return "" if stored == result else f"changed number: {difference(result, stored)}"
 
     def _summary(self, place: Path) -> str:
-        found = (place / "report" / "summary.csv").read_text()
-        return "" if found == self.summary else "changed number in summary.csv"
+        result = (place / "report" / "summary.csv").read_text()
+        return "" if result == self.summary else "changed number in summary.csv"
 
     def _compared(self, place: Path) -> str:
         for name, expected in self.compared.items():
             if name.endswith(("result.json", "compare.json", "compare.csv")):
                 text = (place / name).read_text()
-                found = text if name.endswith("csv") else plain(json.loads(text))
-                if found != expected:
-                    return f"changed number: {name} {difference(expected, found)}"
+                result = text if name.endswith("csv") else plain(json.loads(text))
+                if result != expected:
+                    return f"changed number: {name} {difference(expected, result)}"
         return ""
 
 
 def predict(place: Path) -> Ended:
-    """Loads the model in `run` and prints what it says of some images."""
+    """Load the model in `run` and print its predictions for some images."""
 
     def main() -> None:
         import numpy as np

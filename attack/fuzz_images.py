@@ -13,7 +13,7 @@ from PIL import Image, ImageOps
 
 from damage import CONTENTS
 from small_runs import TINY, sets
-from watch import Found, Kind, Outside, command, found_in
+from watch import CaseResult, Kind, Outside, command, result_of
 
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".bmp": "BMP", ".gif": "GIF", ".webp": "WEBP", ".tif": "TIFF", ".ppm": "PPM"}
 MODES = ("RGB", "L", "1", "P", "RGBA", "LA", "CMYK", "I;16", "F", "YCbCr", "HSV")
@@ -47,7 +47,7 @@ def picture(rng: random.Random, suffix: str) -> bytes:
 
 
 def _huge(path: Path, rng: random.Random) -> None:
-    """A header that promises more pixels than there is memory for."""
+    """A header with more pixels than fit in memory."""
     path.write_bytes(b"P6 %d %d 255\n" % (rng.choice((60_000, 2_000_000)), 60_000) + bytes(50))
 
 
@@ -84,26 +84,26 @@ class Images(Kind):
 
     name, cases = "images", 200
 
-    def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
+    def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
         outside, place = Outside(folder / "outside"), folder / "inside"
         files = self._draw(place / "images", rng)
         for path in rng.sample(files, rng.choice((0, 1, 1, 2, 5))):
             if path.is_file():
                 rng.choice(ODD)(path, rng)
         skip = ["--skip-bad-images"] if rng.random() < 0.5 else []
-        cache = ["data.cache=9"] if rng.random() < 0.3 else []
+        cache = ["data.resize_cache_px=9"] if rng.random() < 0.3 else []
         common = ["--data-dir", "images", *skip]
         check = command("data", "check", "folder", *common, folder=place)
         method = rng.choice(("lucir+cscct", "icarl", "podnet"))
-        words = ["run", method, "folder", *common, *sets(*SETTINGS, *cache), "--out", "run", "--quiet"]
-        steps = [command(*words, folder=place)]
+        arguments = ["run", method, "folder", *common, *sets(*SETTINGS, *cache), "--out", "run", "--quiet"]
+        steps = [command(*arguments, folder=place)]
         if steps[0].code == 0:
             steps += [command("report", "run", "--quiet", folder=place)] if rng.random() < 0.2 else []
-            steps.append(command(*words, folder=place))
-        found = found_in([*steps, check], outside, "learned", f"{len(files)} images; {' '.join(skip + cache)}")
+            steps.append(command(*arguments, folder=place))
+        result = result_of([*steps, check], outside, "learned", f"{len(files)} images; {' '.join(skip + cache)}")
         if len(steps) > 1 and steps[-1].code != 0:
-            found.faults.append(f"learned once, it is refused the second time: {steps[-1].err[-200:]}")
-        return found
+            result.faults.append(f"learned once, it is refused the second time: {steps[-1].err[-200:]}")
+        return result
 
     def _draw(self, folder: Path, rng: random.Random) -> list[Path]:
         """Two to four classes with a few images each."""

@@ -1,4 +1,4 @@
-"""CIFAR's files with pickles and archives made to run something, or damaged: nothing is run, and a sentence is told."""
+"""CIFAR files and archives that are malicious or damaged: no code is executed, and an error message is printed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from damage import CONTENTS
-from watch import Found, Kind, Outside, command, found_in
+from watch import CaseResult, Kind, Outside, command, result_of
 
 FILES = ("train", "test", "meta")
 CLASSES, PER_CLASS = 3, {"train": 2, "test": 1}
@@ -138,7 +138,7 @@ class Pickles(Kind):
 
     name, cases = "pickles", 600
 
-    def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
+    def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
         outside, place = Outside(folder / "outside"), folder / "inside" / "cifar-100-python"
         place.mkdir(parents=True)
         marker = outside.folder / "marker"
@@ -155,4 +155,4 @@ class Pickles(Kind):
                 (place / "train").unlink()
                 os.mkfifo(place / "train")
         ended = command("data", "check", "cifar100", "--data-dir", ".", folder=place.parent, before=miniature)
-        return found_in([ended], outside, "read", f"{maker.__name__}{' in an archive' if packed else ''}")
+        return result_of([ended], outside, "read", f"{maker.__name__}{' in an archive' if packed else ''}")

@@ -1,4 +1,4 @@
-"""Run folders that somebody else made, for `cscct report` and `cscct.load`: odd values, odd tensors, odd names."""
+"""Run folders from other people, for `cscct report` and `cscct.load`: unusual values, tensors and names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from damage import predict
 from small_runs import LUCIR
-from watch import Found, Kind, Outside, command, found_in
+from watch import CaseResult, Kind, Outside, command, result_of
 
 NAMES = (
     *(
@@ -52,7 +52,7 @@ SHAPES = ((), (0,), (1,), (4, 4), (2, 2), (0, 4), (1000, 3), (4, 0), (3, 3, 3), 
 
 
 def odd_result(result: Any, rng: random.Random) -> Any:
-    """With some values replaced, anywhere in it; and names of classes that need care."""
+    """Replace some values, and use class names that need escaping."""
     places = list(_places(result))
     for _ in range(rng.randint(0, 4)):
         holder, key = rng.choice(places)
@@ -66,15 +66,15 @@ def odd_result(result: Any, rng: random.Random) -> Any:
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
     """Every list or mapping inside, with each of its keys."""
-    found: list[tuple[Any, Any]] = []
+    result: list[tuple[Any, Any]] = []
     keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
     for key in keys:
-        found += [(value, key), *_places(value[key])]
-    return found
+        result += [(value, key), *_places(value[key])]
+    return result
 
 
 def odd_tensors(tensors: dict[str, torch.Tensor], rng: random.Random) -> dict[str, torch.Tensor]:
-    """With one to three of them replaced, removed or of another type."""
+    """Replace, remove or convert one to three tensors."""
     for _ in range(rng.randint(1, 3)):
         name = rng.choice([*tensors, "similarity", "features", "labels", "confusion.nme"])
         old = tensors.get(name, torch.zeros(1))
@@ -115,7 +115,7 @@ class Reports(Kind):
         ended = command(*LUCIR, folder=scratch)
         assert ended.code == 0, ended.err
 
-    def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
+    def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
         outside, place = Outside(folder / "outside"), folder / "inside"
         shutil.copytree(self.source, place)
         parts = rng.sample(sorted(PARTS), rng.choice((1, 1, 2, 4)))
@@ -124,10 +124,10 @@ class Reports(Kind):
         title = ["--title", rng.choice(NAMES[:6])] if rng.random() < 0.2 else []
         log = ["--log"] if rng.random() < 0.3 else []
         steps = [command("report", "run", "--out", "report", *title, *log, folder=place), predict(place)]
-        found = found_in(steps, outside, "reported", ", ".join(parts))
+        result = result_of(steps, outside, "reported", ", ".join(parts))
         if steps[0].code == 0:
-            found.faults += unsafe(place / "report")
-        return found
+            result.faults += unsafe(place / "report")
+        return result
 
 
 class _Page(HTMLParser):
@@ -143,7 +143,7 @@ class _Page(HTMLParser):
 
 
 def unsafe(report: Path) -> list[str]:
-    """What a browser would run in the page, and what a spreadsheet would compute in the tables."""
+    """Scripts in the page, and formulas in the tables."""
     page = _Page()
     page.feed((report / "index.html").read_text(encoding="utf-8"))
     faults = [f"unsafe page: {tag}" for tag in page.unsafe]

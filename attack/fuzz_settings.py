@@ -1,4 +1,4 @@
-"""Settings that nobody would write: YAML files, studies, `--set`, and runs with odd settings that are accepted."""
+"""Malformed settings (YAML files, studies, `--set`), and runs with unusual valid settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 from small_runs import TINY, plain, sets
-from watch import Ended, Found, Kind, Outside, command, found_in
+from watch import CaseResult, Ended, Kind, Outside, command, result_of
 
 SCALARS = (
     *("", "null", "~", "true", "no", "0", "-1", "1", "2", "3.5", "1e-3", "1e400", "-0.0", ".nan", ".inf", "nan", "inf"),
@@ -95,14 +95,14 @@ DATASETS = ("digits", "cifar100", "folder", "imagenet-subset", "arrays", "digit"
 
 
 def keys() -> list[str]:
-    """Every setting that there is."""
+    """All settings."""
     from cscct.config import known_keys
 
     return known_keys()
 
 
 def odd_key(rng: random.Random) -> str:
-    """A setting, or something near to one."""
+    """A setting, or a misspelt one."""
     key = rng.choice(keys())
     forms = (
         key,
@@ -121,7 +121,7 @@ def odd_key(rng: random.Random) -> str:
 
 
 def odd_scalar(rng: random.Random) -> str:
-    """Mostly one of the list, sometimes noise."""
+    """Usually a value from the list, sometimes noise."""
     if rng.random() < 0.85:
         return rng.choice(SCALARS)
     return "".join(
@@ -168,7 +168,7 @@ def odd_study(rng: random.Random) -> str:
 
 
 def whole_config() -> str:
-    """A config file that says everything."""
+    """A complete config file."""
     import yaml
 
     from cscct.config import resolve
@@ -181,12 +181,12 @@ class SettingsTexts(Kind):
 
     name, cases = "settings", 1000
 
-    def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
+    def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
         outside, place = Outside(folder / "outside"), folder / "inside"
         place.mkdir()
-        words = self._words(number % 5, rng, place)
-        ended = command(*words, folder=place)
-        return found_in([ended], outside, "accepted", ended.what[:300])
+        arguments = self._words(number % 5, rng, place)
+        ended = command(*arguments, folder=place)
+        return result_of([ended], outside, "accepted", ended.what[:300])
 
     def _words(self, form: int, rng: random.Random, place: Path) -> list[str]:
         if form < 2:  # two kinds of --set: any key, and a key that there is
@@ -232,16 +232,16 @@ class OddRuns(Kind):
 
     name, cases = "odd runs", 200
 
-    def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
+    def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
         method = rng.choice(METHODS[:9])
         odd = [fitting(method, rng) for _ in range(rng.randint(1, 3))]
-        words = ["run", method, "digits", *sets(*TINY, *odd), "--json"]
-        results = [command(*words, "--out", str(folder / f"run-{i}"), folder=folder) for i in range(2)]
-        found = Found("refused in a sentence" if results[0].code else "same numbers", f"{method} {' '.join(odd)}")
-        found.faults = results[0].faults()
+        arguments = ["run", method, "digits", *sets(*TINY, *odd), "--json"]
+        results = [command(*arguments, "--out", str(folder / f"run-{i}"), folder=folder) for i in range(2)]
+        result = CaseResult("refused in a sentence" if results[0].code else "same numbers", f"{method} {' '.join(odd)}")
+        result.faults = results[0].faults()
         if _numbers(results[0]) != _numbers(results[1]):
-            found.faults.append("changed number: a second run ended otherwise")
-        return found
+            result.faults.append("changed number: a second run ended otherwise")
+        return result
 
 
 def _numbers(ended: Ended) -> object:

@@ -1,4 +1,4 @@
-"""A command is killed before each of its file operations, one after another, and given again: the end is the same.
+"""A command is killed before each of its file operations and repeated: the result is the same.
 
 Opening for writing, renaming, removing, making folders and truncating are seen by Python's audit hooks; writing and
 synchronising, which have none, by replaced functions. A write is also cut in half.
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from small_runs import COMPARE, LUCIR, PODNET, numbers_of
-from watch import Found, Kind, Outside, command
+from watch import CaseResult, Kind, Outside, command
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 EVENTS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "fcntl.flock")
@@ -33,10 +33,10 @@ class Killer:
         sys.addaudithook(self._event)
         os.fsync = self._before(os.fsync)
         real = os.fdopen
-        os.fdopen = lambda *given, **named: _Watched(real(*given, **named), self)
+        os.fdopen = lambda *args, **named: _Watched(real(*args, **named), self)
 
     def operation(self, half: Callable[[], object] | None = None) -> None:
-        """One more. half: what is done of it before the end."""
+        """Count an operation. half: performs half of it before the process ends."""
         if self.busy:
             return
         self.count += 1
@@ -101,50 +101,50 @@ class Kills(Kind):
     def __init__(self, scratch: Path, commands: Sequence[tuple[str, ...]] = COMMANDS):
         self.whole: dict[tuple[str, ...], Any] = {}
         self.points: list[tuple[tuple[str, ...], int, int]] = []  # command, operation, operations in all
-        for number, words in enumerate(commands):
+        for number, arguments in enumerate(commands):
             folder = scratch / f"whole-{number}"
             folder.mkdir(parents=True)
-            total = counted_operations(folder, *words)
-            self.whole[words] = numbers_of(folder)
-            self.points += [(words, at, total) for at in range(1, total + 1)]
+            total = counted_operations(folder, *arguments)
+            self.whole[arguments] = numbers_of(folder)
+            self.points += [(arguments, at, total) for at in range(1, total + 1)]
         self.cases = len(self.points)
 
-    def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
-        words, at, total = self.points[number]
+    def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
+        arguments, at, total = self.points[number]
         outside = Outside(folder / "outside")
         place = folder / "inside"
         place.mkdir()
         kills = [at, *([rng.randint(1, total)] if rng.random() < 0.3 else [])]
-        found = Found("same numbers", f"{' '.join(words[:3])} killed before operation {kills} of {total}")
+        result = CaseResult("same numbers", f"{' '.join(arguments[:3])} killed before operation {kills} of {total}")
         for attempt, kill in enumerate(kills):  # a second one may come after the end: less was left to do
-            ended = command(*words, folder=place, before=Killer(kill).install)
+            ended = command(*arguments, folder=place, before=Killer(kill).install)
             if ended.code not in (-signal.SIGKILL, 0) or (ended.code == 0 and attempt == 0):
-                found.faults.append(f"it ended with {ended.code} instead of the kill: {ended.err[-300:]}")
-        ended = command(*words, folder=place)
-        found.faults += ended.faults() + outside.faults()
+                result.faults.append(f"it ended with {ended.code} instead of the kill: {ended.err[-300:]}")
+        ended = command(*arguments, folder=place)
+        result.faults += ended.faults() + outside.faults()
         if ended.code:
-            found.faults.append(f"given again, it does not finish: {ended.err[-300:]}")
-        elif (numbers := numbers_of(place)) != self.whole[words]:
-            found.faults.append(f"changed number: {difference(self.whole[words], numbers)}")
-        found.faults += [f"left behind: {path.name}" for path in place.rglob("*") if _leftover(path)]
-        return found
+            result.faults.append(f"given again, it does not finish: {ended.err[-300:]}")
+        elif (numbers := numbers_of(place)) != self.whole[arguments]:
+            result.faults.append(f"changed number: {difference(self.whole[arguments], numbers)}")
+        result.faults += [f"left behind: {path.name}" for path in place.rglob("*") if _leftover(path)]
+        return result
 
 
-def counted_operations(folder: Path, *words: str) -> int:
+def counted_operations(folder: Path, *arguments: str) -> int:
     """Carries out a command, and returns the number of its file operations."""
     count = folder.with_name(f"{folder.name}.operations")
-    ended = command(*words, folder=folder, before=Killer(0, count).install)
+    ended = command(*arguments, folder=folder, before=Killer(0, count).install)
     assert ended.code == 0, ended.err
     return int(count.read_text())
 
 
-def difference(expected: Any, found: Any) -> str:
+def difference(expected: Any, result: Any) -> str:
     """The first place where two results differ."""
-    if isinstance(expected, dict) and isinstance(found, dict):
-        for key in {**expected, **found}:
-            if expected.get(key) != found.get(key):
-                return f"{key}.{difference(expected.get(key), found.get(key))}"
-    return f" {str(expected)[:80]} became {str(found)[:80]}"
+    if isinstance(expected, dict) and isinstance(result, dict):
+        for key in {**expected, **result}:
+            if expected.get(key) != result.get(key):
+                return f"{key}.{difference(expected.get(key), result.get(key))}"
+    return f" {str(expected)[:80]} became {str(result)[:80]}"
 
 
 def _leftover(path: Path) -> bool:

@@ -15,11 +15,11 @@ BEGIN, END = "<!-- counts -->\n", "<!-- end of counts -->\n"
 def table(results: dict[str, Any]) -> str:
     """A row for each kind and seed."""
     rows = ["| attack | seed | cases | outcomes | failures |", "|---|---|---|---|---|"]
-    for kind in dict.fromkeys(kind for one in results.values() for kind in one["kinds"]):
-        for seed, one in results.items():
-            if found := one["kinds"].get(kind):
-                outcomes = ", ".join(f"{count} {outcome}" for outcome, count in found["outcomes"].items())
-                rows.append(f"| {kind} | {seed} | {found['cases']} | {outcomes} | {len(found['failures'])} |")
+    for kind in dict.fromkeys(kind for result in results.values() for kind in result["kinds"]):
+        for seed, result in results.items():
+            if counts := result["kinds"].get(kind):
+                outcomes = ", ".join(f"{count} {outcome}" for outcome, count in counts["outcomes"].items())
+                rows.append(f"| {kind} | {seed} | {counts['cases']} | {outcomes} | {len(counts['failures'])} |")
     return "\n".join(rows) + "\n"
 
 

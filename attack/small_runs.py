@@ -24,7 +24,7 @@ TINY = (
 
 def sets(*texts: str) -> list[str]:
     """`a=1` as the words `--set a=1`."""
-    return [word for text in texts for word in ("--set", text)]
+    return [argument for text in texts for argument in ("--set", text)]
 
 
 def run_words(method: str, *more: str) -> tuple[str, ...]:
@@ -32,7 +32,7 @@ def run_words(method: str, *more: str) -> tuple[str, ...]:
     return ("run", method, "digits", *sets(*TINY, *more), "--out", "run", "--quiet")
 
 
-LUCIR = (*run_words("lucir+cscct"), "--first-tasks", "first-tasks")
+LUCIR = (*run_words("lucir+cscct"), "--first-task-cache", "first-tasks")
 PODNET = run_words("podnet+cscct", "finetune.epochs=1")
 COMPARE = ("compare", "lucir", "lucir+cscct", "--seeds", "1", *sets(*TINY), "--out", "comparison", "--quiet")
 
@@ -41,24 +41,24 @@ def plain(value: Any) -> Any:
     """What must be the same twice: all but times, rates and the machine."""
     left_out = ("seconds", "environment", "images_per_second")
     if isinstance(value, dict):
-        return {key: plain(one) for key, one in value.items() if key not in left_out}
-    return [plain(one) for one in value] if isinstance(value, list) else value
+        return {key: plain(item) for key, item in value.items() if key not in left_out}
+    return [plain(item) for item in value] if isinstance(value, list) else value
 
 
 def numbers_of(folder: Path) -> dict[str, Any]:
     """Results (the weights' hash is in them), epochs and tables of all runs in a folder, by file."""
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if path.name in ("result.json", "compare.json"):
-            found[name] = plain(json.loads(path.read_text()))
+            numbers[name] = plain(json.loads(path.read_text()))
         elif path.name == "metrics.jsonl":
-            found[name] = [plain(json.loads(line)) for line in path.read_text().splitlines()]
+            numbers[name] = [plain(json.loads(line)) for line in path.read_text().splitlines()]
         elif path.name in ("compare.csv", "config.yaml"):
-            found[name] = path.read_text()
+            numbers[name] = path.read_text()
         elif path.suffix == ".safetensors" and path.parent.name != "checkpoints":
-            found[name] = _tensors(path)
-    return found
+            numbers[name] = _tensors(path)
+    return numbers
 
 
 def _tensors(path: Path) -> dict[str, str]:

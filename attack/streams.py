@@ -1,4 +1,4 @@
-"""Output that cannot be written, signals, and a cluster that is not there."""
+"""Output that cannot be written, signals, and an unreachable cluster."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 
 from kills import difference
 from small_runs import COMPARE, LUCIR, numbers_of
-from watch import Found, Kind, Outside, command, set_stream
+from watch import CaseResult, Kind, Outside, command, set_stream
 
 PART = 3  # cases of each way
 STREAMS = ("stdin", "stdout", "stderr")
-LOUD = tuple(word for word in LUCIR if word != "--quiet")
+LOUD = tuple(argument for argument in LUCIR if argument != "--quiet")
 
 
 def _closed(*streams: int) -> Callable[[], None]:
@@ -86,26 +86,26 @@ class Streams(Kind):
 
     def __init__(self, scratch: Path):
         self.whole = {}
-        for number, words in enumerate((LOUD, COMPARE)):
+        for number, arguments in enumerate((LOUD, COMPARE)):
             folder = scratch / str(number)
             folder.mkdir(parents=True)
-            ended = command(*words, folder=folder)
+            ended = command(*arguments, folder=folder)
             assert ended.code == 0, ended.err
-            self.whole[words] = numbers_of(folder)
+            self.whole[arguments] = numbers_of(folder)
 
-    def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
+    def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
         way = list(BEFORE)[number % len(BEFORE)]
-        words = LOUD if number // len(BEFORE) % 2 == 0 else COMPARE
+        arguments = LOUD if number // len(BEFORE) % 2 == 0 else COMPARE
         outside, place = Outside(folder / "outside"), folder / "inside"
         place.mkdir()
-        first = command(*words, folder=place, before=BEFORE[way](rng))
-        found = Found("same numbers", f"{words[0]}: {way}: ended with {first.code}")
+        first = command(*arguments, folder=place, before=BEFORE[way](rng))
+        result = CaseResult("same numbers", f"{arguments[0]}: {way}: ended with {first.code}")
         expected = ("exit code 130", "no sentence", "crash (SIGTERM)")  # the last: before it could be asked to stop
-        found.faults = [fault for fault in first.faults() if not fault.startswith(expected)]
-        second = command(*words, folder=place)
-        found.faults += second.faults() + outside.faults()
-        if second.code == 0 and (numbers := numbers_of(place)) != self.whole[words]:
-            found.faults.append(f"changed number: {difference(self.whole[words], numbers)}")
+        result.faults = [fault for fault in first.faults() if not fault.startswith(expected)]
+        second = command(*arguments, folder=place)
+        result.faults += second.faults() + outside.faults()
+        if second.code == 0 and (numbers := numbers_of(place)) != self.whole[arguments]:
+            result.faults.append(f"changed number: {difference(self.whole[arguments], numbers)}")
         elif second.code:
-            found.faults.append(f"given again, it does not finish: {second.err[-300:]}")
-        return found
+            result.faults.append(f"given again, it does not finish: {second.err[-300:]}")
+        return result

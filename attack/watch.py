@@ -35,29 +35,29 @@ class Ended:
     err: str
 
     @property
-    def told(self) -> bool:
+    def has_message(self) -> bool:
         """It refused, with a sentence."""
         return self.code in (1, 2)
 
     def faults(self) -> list[str]:
         """What must never happen, whatever the input."""
-        found = []
+        result = []
         if self.code is None:
-            found.append("hang")
+            result.append("hang")
         elif self.code < 0:
-            found.append(f"crash ({signal.Signals(-self.code).name})")
+            result.append(f"crash ({signal.Signals(-self.code).name})")
         elif self.code not in (0, 1, 2):
-            found.append(f"exit code {self.code}")
+            result.append(f"exit code {self.code}")
         elif self.code and not any(line.startswith(SENTENCE) for line in self.err.splitlines()):
-            found.append("no sentence")
+            result.append("no sentence")
         if "Traceback (most recent call last)" in self.out + self.err:
-            found.append("traceback")
-        return [f"{one}: {self.what[:80]}: {self.err.strip()[-400:]}" for one in found]
+            result.append("traceback")
+        return [f"{fault}: {self.what[:80]}: {self.err.strip()[-400:]}" for fault in result]
 
 
 @dataclass
-class Found:
-    """What came of one case. outcome: in two or three words, for the count. detail: what was done."""
+class CaseResult:
+    """Result of a case. outcome: category for the counts. detail: description of the case."""
 
     outcome: str
     detail: str
@@ -71,23 +71,24 @@ class Kind:
     cases: int  # that a whole attack has
 
     def __init__(self, scratch: Path):
-        """scratch: a folder for what all cases share, not made yet."""
+        """scratch: folder for files that all cases share; it does not exist yet."""
 
-    def attack(self, number: int, rng: random.Random, folder: Path) -> Found:
-        """One case, in an empty folder of its own."""
+    def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
+        """Run a case in an empty folder."""
         raise NotImplementedError
 
 
-def found_in(steps: Sequence[Ended], outside: Outside, outcome: str, detail: str) -> Found:
-    """What came of some commands. outcome: where the decisive one, the first, succeeded."""
+def result_of(steps: Sequence[Ended], outside: Outside, outcome: str, detail: str) -> CaseResult:
+    """Result of several commands. outcome: category if the first command succeeded."""
     faults = [fault for ended in steps for fault in ended.faults()] + outside.faults()
-    return Found("refused in a sentence" if steps[0].code else outcome, detail, faults)
+    return CaseResult("refused in a sentence" if steps[0].code else outcome, detail, faults)
 
 
 def preload() -> None:
     """Import everything that commands need, so that a fork begins at once, and parse the digits only once."""
     os.environ["OMP_NUM_THREADS"] = "1"
     import matplotlib.pyplot
+    import PIL.Image
     import rich.progress
     import safetensors.torch
     import sklearn.cluster
@@ -96,47 +97,82 @@ def preload() -> None:
     import torch
 
     import cscct.api
+    import cscct.classifier.estimator
+    import cscct.classifier.export
+    import cscct.classifier.folder
     import cscct.cli
-    import cscct.report
+    import cscct.cli.classifier
+    import cscct.cli.deployment
+    import cscct.cli.versions
+    import cscct.reporting
     import cscct.runs.runner
     import cscct.studies.execution
 
+    PIL.Image.init()
     matplotlib.use("agg")
     torch.set_num_threads(1)
     if not hasattr(sklearn.datasets.load_digits, "cache_clear"):
         sklearn.datasets.load_digits = functools.cache(sklearn.datasets.load_digits)
         sklearn.datasets.load_digits()
-    assert all((rich.progress, safetensors.torch, cscct.api, cscct.cli, cscct.report, cscct.studies.execution))
+    assert all((rich.progress, safetensors.torch, cscct.api, cscct.cli, cscct.reporting, cscct.studies.execution))
 
 
-def command(*words: str, folder: Path, limit: float = LIMIT, before: Callable[[], None] | None = None) -> Ended:
+def command(*arguments: str, folder: Path, limit: float = LIMIT, before: Callable[[], None] | None = None) -> Ended:
     """`cscct WORDS` in a folder. before: called in the child first, to make it fail in some way."""
+    return started(*arguments, folder=folder, before=before).ended(limit)
 
+
+def _main(arguments: Sequence[str], before: Callable[[], None] | None) -> Callable[[], None]:
     def main() -> None:
         from cscct.cli import main
 
-        sys.argv = ["cscct", *words]
+        sys.argv = ["cscct", *arguments]
         if before is not None:
             before()
         main()
 
-    return guarded(main, " ".join(["cscct", *words]), folder, limit)
+    return main
 
 
 def guarded(function: Callable[[], None], what: str, folder: Path, limit: float = LIMIT) -> Ended:
     """A function in a child of this process, as a command would run it; its exceptions are tracebacks."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        child = os.fork()
-        if child == 0:
-            _child(function, folder, out.fileno(), err.fileno())
-        code = _wait(child, limit)
+    return Started(function, what, folder).ended(limit)
+
+
+class Started:
+    """A function that runs in a child of this process, in a process group of its own."""
+
+    def __init__(self, function: Callable[[], None], what: str, folder: Path):
+        self.what = what
+        self.out, self.err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
+        self.process = os.fork()
+        if self.process == 0:
+            _child(function, folder, self.out.fileno(), self.err.fileno())
+
+    def send(self, number: int) -> None:
+        """A signal to it and the processes that it started."""
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(child, signal.SIGKILL)  # processes that it started and left behind
+            os.killpg(self.process, number)
+
+    def written(self) -> str:
+        """What it has written to standard output so far."""
+        return os.pread(self.out.fileno(), 1 << 20, 0).decode(errors="replace")
+
+    def ended(self, limit: float = LIMIT) -> Ended:
+        """Waits for the end; what it started and left behind is ended too."""
+        code = _wait(self.process, limit)
+        self.send(signal.SIGKILL)
         texts = []
-        for file in (out, err):
-            file.seek(0)
-            texts.append(file.read().decode(errors="replace"))
-    return Ended(what, code, *texts)
+        for file in (self.out, self.err):
+            with file:
+                file.seek(0)
+                texts.append(file.read().decode(errors="replace"))
+        return Ended(self.what, code, *texts)
+
+
+def started(*arguments: str, folder: Path, before: Callable[[], None] | None = None) -> Started:
+    """`cscct WORDS` in a folder, not waited for."""
+    return Started(_main(arguments, before), " ".join(["cscct", *arguments]), folder)
 
 
 def _child(function: Callable[[], None], folder: Path, out: int, err: int) -> None:
@@ -208,11 +244,11 @@ class Outside:
 
 def fingerprint(folder: Path) -> dict[str, str]:
     """Kind, permissions and content of everything in a folder, links not followed."""
-    found = {}
+    result = {}
     for path in sorted(folder.rglob("*")):
         status = path.lstat()
         content = os.readlink(path) if path.is_symlink() else ""
         if stat.S_ISREG(status.st_mode):
             content = hashlib.sha256(path.read_bytes()).hexdigest()
-        found[str(path.relative_to(folder))] = f"{status.st_mode:o} {content}"
-    return found
+        result[str(path.relative_to(folder))] = f"{status.st_mode:o} {content}"
+    return result

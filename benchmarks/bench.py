@@ -82,24 +82,24 @@ GOALS = {
 def of_others(tasks: dict[str, Any], epochs: int) -> dict[str, tuple[str, float]]:
     """What to set beside each of theirs: of ours, and its seconds."""
     training = ("data", "student", "teacher", "losses", "optimiser", "other")
-    package = {method: one["package"] for method, one in tasks.items()}
+    package = {method: entry["package"] for method, entry in tasks.items()}
     epoch = {method: sum(parts[part] for part in training) / epochs for method, parts in package.items()}
     icarl, podnet, alone, whole = ELSEWHERE
     ours = {icarl: ("icarl", sum(package["icarl"].values())), podnet: ("podnet", sum(package["podnet"].values()))}
-    found = {f"{theirs} / ours, {name}": (theirs, seconds) for theirs, (name, seconds) in ours.items()}
+    results = {f"{theirs} / ours, {name}": (theirs, seconds) for theirs, (name, seconds) in ours.items()}
     for method in ("icarl+cscct", "podnet+cscct"):
         tested = epoch[method] + package[method]["evaluation"]
-        found[f"{alone} / ours, {method}"] = (alone, epoch[method])
-        found[f"{whole} / ours without them, {method}"] = (whole, epoch[method])
-        found[f"{whole} / ours with a test, {method}"] = (whole, tested)
-    return found
+        results[f"{alone} / ours, {method}"] = (alone, epoch[method])
+        results[f"{whole} / ours without them, {method}"] = (whole, epoch[method])
+        results[f"{whole} / ours with a test, {method}"] = (whole, tested)
+    return results
 
 
-def against_others(tasks: dict[str, Any], here: dict[str, Any]) -> dict[str, float]:
-    """Only where their seconds mean something."""
-    if here["tiny"] or here["threads"] != 2 or "EPYC" not in here["processor"]:
+def against_others(tasks: dict[str, Any], machine: dict[str, Any]) -> dict[str, float]:
+    """Ratios to published times, on the same kind of machine only."""
+    if machine["tiny"] or machine["threads"] != 2 or "EPYC" not in machine["processor"]:
         return {}
-    return {name: ELSEWHERE[theirs] / s for name, (theirs, s) in of_others(tasks, here["epochs"]).items()}
+    return {name: ELSEWHERE[theirs] / s for name, (theirs, s) in of_others(tasks, machine["epochs"]).items()}
 
 
 def environment(size: Size) -> dict[str, Any]:
@@ -110,13 +110,13 @@ def environment(size: Size) -> dict[str, Any]:
     return {**hardware, "system": platform.system(), **versions, **asdict(size)}
 
 
-def ratios(parts: dict[str, Any], here: dict[str, dict[str, Any]]) -> dict[str, float]:
-    """here: the machine that each part was measured on."""
+def ratios(parts: dict[str, Any], machine: dict[str, dict[str, Any]]) -> dict[str, float]:
+    """Ratios of all parts. machine: where each part was measured."""
     figures: dict[str, float] = {}
-    for name, found in parts.items():
-        figures |= PARTS[name].ratios(found)  # type: ignore[attr-defined]
+    for name, results in parts.items():
+        figures |= PARTS[name].ratios(results)  # type: ignore[attr-defined]
     if "second-task" in parts:
-        figures |= against_others(parts["second-task"], here["second-task"])
+        figures |= against_others(parts["second-task"], machine["second-task"])
     return figures
 
 
@@ -130,10 +130,12 @@ def met(name: str, value: float) -> bool | None:
 def table(figures: dict[str, float]) -> list[str]:
     wide = max(map(len, figures)) + 2
     lines = [f"{'':{wide}}{'measured':>10}{'goal':>10}  met"]
-    for name, value in sorted(figures.items(), key=lambda one: list(GOALS).index(one[0]) if one[0] in GOALS else 99):
-        told = "{} {:g}".format(*GOALS[name]) if name in GOALS else ""
+    for name, value in sorted(
+        figures.items(), key=lambda entry: list(GOALS).index(entry[0]) if entry[0] in GOALS else 99
+    ):
+        goal = "{} {:g}".format(*GOALS[name]) if name in GOALS else ""
         lines.append(
-            f"{name:{wide}}{value:>10.4f}{told:>10}  {({True: 'yes', False: 'NO', None: ''})[met(name, value)]}"
+            f"{name:{wide}}{value:>10.4f}{goal:>10}  {({True: 'yes', False: 'NO', None: ''})[met(name, value)]}"
         )
     return lines
 
@@ -154,22 +156,22 @@ def main() -> None:
         size = Size(size.threads, exemplars=1, depth=8, batch=16, epochs=1, rounds=1, tiny=True)
         growth.HOW_TO_START = "forkserver"  # which imports everything once
         print("tiny: the figures mean nothing")
-    here = environment(size)
-    print(*(f"{name}: {value}" for name, value in here.items()), sep="\n", flush=True)
+    machine = environment(size)
+    print(*(f"{name}: {value}" for name, value in machine.items()), sep="\n", flush=True)
     before = json.loads(args.json.read_text()) if args.json and args.json.exists() else {}
     machines = before.get("machines", {})
-    if any(one["tiny"] != size.tiny for one in machines.values()):
+    if any(entry["tiny"] != size.tiny for entry in machines.values()):
         before, machines = {}, {}
-    found, began = before.get("parts", {}), time.perf_counter()
+    results, began = before.get("parts", {}), time.perf_counter()
     for name in chosen:
         print(f"\n{name}", flush=True)
-        found[name] = PARTS[name].measure(size, lambda line: print(f"  {line}", flush=True))  # type: ignore[attr-defined]
-        machines[name] = here
-    figures = ratios(found, machines)
+        results[name] = PARTS[name].measure(size, lambda line: print(f"  {line}", flush=True))  # type: ignore[attr-defined]
+        machines[name] = machine
+    figures = ratios(results, machines)
     print("", *table(figures), f"\n{(time.perf_counter() - began) / 60:.0f} minutes", sep="\n")
     if args.json:
         reached = {name: met(name, value) for name, value in figures.items() if name in GOALS}
-        content = {"machines": machines, "ratios": figures, "met": reached, "parts": found}
+        content = {"machines": machines, "ratios": figures, "met": reached, "parts": results}
         args.json.write_text(json.dumps(content, indent=1) + "\n")
 
 

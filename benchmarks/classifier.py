@@ -35,61 +35,61 @@ def seconds_of(work: Callable[[], Any]) -> float:
 
 
 def bare_network(model: IncrementalClassifier, count: int) -> Callable[[], None]:
-    """The network as the classifier runs it, on images that are there."""
-    extractor = model._extractor
-    side = extractor.transform.size or 224
+    """The network of the classifier on decoded images."""
+    reader = model.reader_
+    side = reader.format.transform.size or 224
     images = torch.rand(BATCH, 3, side, side).contiguous(memory_format=torch.channels_last)
 
     def run() -> None:
         with torch.inference_mode():
             for _ in range(count // BATCH):
-                extractor.network(images)
+                reader.inference(images)
 
     return run
 
 
 def measure(size: Size, say: Callable[[str], None]) -> dict[str, float]:
     known, new, each, rounds = (2, 1, 4, 1) if size.tiny else (15, 5, 55, 3)
-    found: dict[str, float] = {}
+    results: dict[str, float] = {}
     with TemporaryDirectory() as scratch:
         folder = Path(scratch)
         paths, labels = labelled(folder / "images", known + new, each)
         old = [index for index, label in enumerate(labels) if int(label.split()[1]) < known]
         rest = sorted(set(range(len(paths))) - set(old))
-        model = IncrementalClassifier(finetune="never")
+        model = IncrementalClassifier()
         model.learn([paths[i] for i in old], [labels[i] for i in old])
 
         count = max(BATCH, len(rest) // BATCH * BATCH)
         some = (paths * BATCH)[:count]
         bare = bare_network(model, count)
         turns = [(seconds_of(bare), seconds_of(lambda: model.features(some))) for _ in range(rounds)]
-        found["bare network, images/s"] = count / min(one for one, _ in turns)
-        found["features, images/s"] = count / min(other for _, other in turns)
+        results["bare network, images/s"] = count / min(seconds for seconds, _ in turns)
+        results["features, images/s"] = count / min(other for _, other in turns)
 
-        found["learning, s"] = seconds_of(lambda: model.learn([paths[i] for i in rest], [labels[i] for i in rest]))
+        results["learning, s"] = seconds_of(lambda: model.learn([paths[i] for i in rest], [labels[i] for i in rest]))
         model.save(folder / "model")
         files = [path for path in (folder / "model").rglob("*") if path.is_file()]
-        found["model on disk, MB"] = sum(path.stat().st_size for path in files) / 1e6
-        words = [sys.executable, "-m", "cscct", "predict", str(folder / "model"), str(paths[0])]
-        found["predict, a process, s"] = min(
-            seconds_of(lambda: subprocess.run(words, check=True, capture_output=True)) for _ in range(rounds)
+        results["model on disk, MB"] = sum(path.stat().st_size for path in files) / 1e6
+        command = [sys.executable, "-m", "cscct", "predict", str(folder / "model"), str(paths[0])]
+        results["predict, a process, s"] = min(
+            seconds_of(lambda: subprocess.run(command, check=True, capture_output=True)) for _ in range(rounds)
         )
         model = ModelFolder(folder / "model").load()
-        found["predict, loaded, ms"] = 1000 * min(seconds_of(lambda: model.predict(paths[0])) for _ in range(10))
+        results["predict, loaded, ms"] = 1000 * min(seconds_of(lambda: model.predict(paths[0])) for _ in range(10))
         if not size.tiny:
-            tuned = IncrementalClassifier(finetune="never")
+            tuned = IncrementalClassifier()
             tuned.learn([paths[i] for i in old], [labels[i] for i in old])
-            tuned.set_params(finetune="always")
-            found["learning with fine-tuning, s"] = seconds_of(
+            tuned.set_params(method="lucir+cscct")
+            results["learning with fine-tuning, s"] = seconds_of(
                 lambda: tuned.learn([paths[i] for i in rest], [labels[i] for i in rest])
             )
-    for name, value in found.items():
+    for name, value in results.items():
         say(f"{name}: {value:.3g}")
-    return found
+    return results
 
 
-def ratios(found: dict[str, float]) -> dict[str, float]:
+def ratios(results: dict[str, float]) -> dict[str, float]:
     return {
-        "classifier: features / bare network": found["features, images/s"] / found["bare network, images/s"],
-        **{f"classifier: {name}": value for name, value in found.items() if "images/s" not in name},
+        "classifier: features / bare network": results["features, images/s"] / results["bare network, images/s"],
+        **{f"classifier: {name}": value for name, value in results.items() if "images/s" not in name},
     }

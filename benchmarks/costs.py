@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from cscct.config import CheckpointSpec, resolve
-from cscct.learn.dataset import load_dataset
+from cscct.learn.build import load_dataset
 from cscct.learn.device import keep_freed_memory
 from cscct.learn.learner import Learner
 from cscct.learn.loop import StageInputs, run_stage
@@ -90,7 +90,9 @@ def peak_of_a_run(size: Size) -> dict[str, float]:
 def share_of_checkpoints(learner: Learner, teacher: Network, rounds: int) -> float:
     """One checkpoint in the midst of the second task, to the disk and flushed, over the time between two of them."""
     learner.teacher = teacher
-    momentum = {f"momentum.{i}": torch.zeros_like(one) for i, one in enumerate(learner.network.parameters())}
+    momentum = {
+        f"momentum.{i}": torch.zeros_like(parameter) for i, parameter in enumerate(learner.network.parameters())
+    }
     with TemporaryDirectory(dir=".") as folder:  # where runs are written, not a memory disk
         checkpoints, seconds = Checkpoints(Path(folder) / "checkpoints"), []
         for _ in range(rounds + 1):
@@ -102,7 +104,7 @@ def share_of_checkpoints(learner: Learner, teacher: Network, rounds: int) -> flo
 
 
 def share_in_a_run_of_digits(epochs: int | None) -> float:
-    """Seconds in all checkpoints of a short run over its own, where the ends of tasks are what costs."""
+    """Time in checkpoints of a short run, relative to its total time."""
     overrides = [{"train": {"epochs": epochs}}] if epochs else []
     settings = resolve("lucir+cscct", "digits", overrides=overrides)
     dataset = load_dataset(settings, None, print)
@@ -131,46 +133,46 @@ def forms_of_the_teacher(size: Size) -> dict[str, float]:
     network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     network.head.grow(torch.randn(OLD, network.head.features))
     forms = {"plain": for_inference(network, fold=False), "folded": for_inference(network)}
-    images, found = random_batch(size.batch).images, {}
+    images, results = random_batch(size.batch).images, {}
     with TemporaryDirectory() as cache, patch.dict(os.environ, {"TORCHINDUCTOR_CACHE_DIR": cache}), torch.no_grad():
         if shutil.which("g++") and not size.tiny:
             forms["compiled"] = for_inference(network, compiled=True)
             started = time.perf_counter()
             for rest in (size.batch, size.batch // 3):  # an epoch's last batch has another size
                 forms["compiled"](images[:rest])
-            found["to compile, s"] = time.perf_counter() - started
+            results["to compile, s"] = time.perf_counter() - started
         spent: dict[str, list[float]] = {name: [] for name in forms}
         for _ in range(4 * size.rounds + 1):
             for name, form in forms.items():
                 started = time.perf_counter()
                 form(images)
                 spent[name].append(time.perf_counter() - started)
-    return {**{f"{name}, ms": 1000 * median(values[1:]) for name, values in spent.items()}, **found}
+    return {**{f"{name}, ms": 1000 * median(values[1:]) for name, values in spent.items()}, **results}
 
 
 def measure(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
     # Memory first, while this process is small: a child's peak starts at what its parent held when starting it.
-    found: dict[str, Any] = {"peak memory, GB": alone(peak_of_a_run, size)["GB"]}
+    results: dict[str, Any] = {"peak memory, GB": alone(peak_of_a_run, size)["GB"]}
     rates, learner, teacher = against_textbook(size)
-    found["images/s"] = rates
+    results["images/s"] = rates
     for batch in (size.batch, 8 * size.batch):
-        found[f"CSC+CT / LUCIR step, batch {batch}"] = share_of_terms(
+        results[f"CSC+CT / LUCIR step, batch {batch}"] = share_of_terms(
             learner, teacher, random_batch(batch), size.rounds
         )
-    found["checkpoints / time, default interval"] = share_of_checkpoints(learner, teacher, size.rounds)
-    found["checkpoints / time, a run of digits"] = share_in_a_run_of_digits(1 if size.tiny else None)
-    found["teacher"] = alone(forms_of_the_teacher, size)
-    for name, value in found.items():
+    results["checkpoints / time, default interval"] = share_of_checkpoints(learner, teacher, size.rounds)
+    results["checkpoints / time, a run of digits"] = share_in_a_run_of_digits(1 if size.tiny else None)
+    results["teacher"] = alone(forms_of_the_teacher, size)
+    for name, value in results.items():
         say(f"{name}: {value if isinstance(value, dict) else f'{value:.4f}'}")
-    return found
+    return results
 
 
-def ratios(found: dict[str, Any]) -> dict[str, float]:
-    rates = found["images/s"]
-    figures = {name: value for name, value in found.items() if not isinstance(value, dict)}
-    figures["teacher, folded / plain"] = found["teacher"]["folded, ms"] / found["teacher"]["plain, ms"]
-    if "compiled, ms" in found["teacher"]:
-        figures["teacher, compiled / plain"] = found["teacher"]["compiled, ms"] / found["teacher"]["plain, ms"]
+def ratios(results: dict[str, Any]) -> dict[str, float]:
+    rates = results["images/s"]
+    figures = {name: value for name, value in results.items() if not isinstance(value, dict)}
+    figures["teacher, folded / plain"] = results["teacher"]["folded, ms"] / results["teacher"]["plain, ms"]
+    if "compiled, ms" in results["teacher"]:
+        figures["teacher, compiled / plain"] = results["teacher"]["compiled, ms"] / results["teacher"]["plain, ms"]
     for name in ("textbook", "textbook without its tests"):
         figures[f"loop / {name}"] = median(np.divide(rates["loop"], rates[name]).tolist())
     return figures

@@ -50,8 +50,8 @@ def plain_training(config: dict[str, Any], folder: Path) -> float:
     mean, std = (np.array(data["transform"][key], dtype=np.float32).reshape(3, 1, 1) for key in ("mean", "std"))
 
     seeded = torch.Generator().manual_seed(1000 + config["seed"])
-    net = build_network(network["backbone"], network["depth"], 3, network["head"], network["rows_per_class"], seeded)
-    net.head.grow(net.head.fresh_rows(len(classes), seeded))
+    net = build_network(network["backbone"], network["depth"], 3, network["head"], network["proxies_per_class"], seeded)
+    net.head.grow(net.head.init_weights(len(classes), seeded))
     optimiser = torch.optim.SGD(
         net.parameters(), train["lr"], momentum=train["momentum"], weight_decay=train["weight_decay"]
     )

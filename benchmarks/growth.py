@@ -8,20 +8,24 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
+from cscct import IncrementalClassifier
+from cscct.classifier.store import ModelFolder
 from cscct.config import resolve
+from cscct.features import herd, nearest_mean
 from cscct.learn.device import keep_freed_memory
 from cscct.losses import WeightedSum, controlled_transfer, cross_space_clustering
-from cscct.memory import herd, nearest_mean
 from cscct.nets import build_network, for_inference
 from cscct.structs import Output, Step, Task
 from parts import Size, random_batch
@@ -104,7 +108,7 @@ def step_of_a_batch(
 
 def losses_of_classes(classes: int) -> dict[str, float]:
     """Head and losses, forward and backward, on features alone; and the nearest-mean predictor."""
-    found = {}
+    results = {}
     n_new = max(1, classes // 11)
     task, batch = Task(1, classes - n_new, n_new), random_batch(128, classes, side=1)
     for method, head, rows in (("icarl", "cosine", 1), ("lucir", "cosine", 1), ("podnet", "proxies", 10)):
@@ -126,11 +130,11 @@ def losses_of_classes(classes: int) -> dict[str, float]:
             student = Output((), now, head(now), head.scale)
             total(Step(batch, student, teacher, task))[0].backward()
 
-        found[f"{method}+cscct, ms"] = milliseconds(once)
+        results[f"{method}+cscct, ms"] = milliseconds(once)
     means = F.normalize(torch.randn(classes, 64), dim=1)
     features = torch.randn(128, 64)
-    found["nearest mean, ms"] = milliseconds(lambda: nearest_mean(features, means))
-    return found
+    results["nearest mean, ms"] = milliseconds(lambda: nearest_mean(means).predict(features))
+    return results
 
 
 def ranking_of_exemplars(count: int) -> dict[str, float]:
@@ -140,45 +144,69 @@ def ranking_of_exemplars(count: int) -> dict[str, float]:
     }  # type: ignore[misc]
 
 
+def saving_of_versions(counts: Sequence[int]) -> dict[str, dict[str, float]]:
+    """A model of 100 classes that is changed a little and stored again, as the versions in its folder become more."""
+    features = np.random.default_rng(0).normal(size=(200, 64)).astype(np.float32)
+    model = IncrementalClassifier(None, method="ncm").learn(features, [str(i % 100) for i in range(200)])
+    found: dict[str, dict[str, float]] = {}
+    with TemporaryDirectory() as name:
+        folder, spent, sizes = ModelFolder(name), list[float](), list[int]()
+        for version in range(1, max(counts) + 1):
+            model.rename({"99" if version % 2 else "renamed": "renamed" if version % 2 else "99"})
+            before, started = _stored_bytes(folder.path), time.process_time()
+            folder.commit(model)
+            spent.append(1000 * (time.process_time() - started))
+            sizes.append(_stored_bytes(folder.path) - before)
+            if version in counts:
+                last = slice(-min(5, version), None)
+                found[str(version)] = {"save, CPU ms": median(spent[last]), "added, kB": median(sizes[last]) / 1000}
+    return found
+
+
+def _stored_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
 def measure(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
     batches = (64, 128, 256, 512, 1024, 2048)
     sides, classes, exemplars = (32, 64, 128, 224), (10, 30, 100, 300, 1000), (5, 10, 20, 50, 100, 400)
     images, depth = 16, size.depth
     if size.tiny:
         batches, sides, classes, exemplars, images = (16, 32), (32,), (10,), (5,), 2
-    found: dict[str, Any] = {"batch": {}, "image side": {}}
+    results: dict[str, Any] = {"batch": {}, "image side": {}}
     for k in batches:
-        found["batch"][str(k)] = {
+        results["batch"][str(k)] = {
             **alone(losses_of_a_batch, k, size.threads),
             **alone(step_of_a_batch, k, size.threads, depth),
         }
-        say(f"batch {k}: " + told(found["batch"][str(k)]))
+        say(f"batch {k}: " + describe(results["batch"][str(k)]))
     for side in sides:
         values = alone(step_of_a_batch, images, size.threads, 18, side, "lucir-resnet18")
-        found["image side"][str(side)] = values
-        say(f"images of {side} pixels: " + told(values))
-    found["classes"] = {str(count): losses_of_classes(count) for count in classes}
-    found["exemplars"] = {str(count): ranking_of_exemplars(count) for count in exemplars}
-    for name in ("classes", "exemplars"):
-        for count, values in found[name].items():
-            say(f"{count} {name}: " + told(values))
-    return found
+        results["image side"][str(side)] = values
+        say(f"images of {side} pixels: " + describe(values))
+    results["classes"] = {str(count): losses_of_classes(count) for count in classes}
+    results["exemplars"] = {str(count): ranking_of_exemplars(count) for count in exemplars}
+    results["versions"] = saving_of_versions((2, 4) if size.tiny else (10, 100, 200))
+    for name in ("classes", "exemplars", "versions"):
+        for count, values in results[name].items():
+            say(f"{count} {name}: " + describe(values))
+    return results
 
 
 def alone(function: Callable[..., dict[str, float]], *arguments: Any) -> dict[str, float]:
-    """In a process of its own."""
+    """In a separate process."""
     with ProcessPoolExecutor(1, get_context(HOW_TO_START)) as child:
         return child.submit(function, *arguments).result()
 
 
-def told(values: dict[str, float]) -> str:
+def describe(values: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:.3g}" for name, value in values.items())
 
 
-def ratios(found: dict[str, Any]) -> dict[str, float]:
-    half, largest = sorted(found["batch"], key=int)[-2:]
-    time = found["batch"][largest]["CSC+CT, ms"] / found["batch"][half]["CSC+CT, ms"]
+def ratios(results: dict[str, Any]) -> dict[str, float]:
+    half, largest = sorted(results["batch"], key=int)[-2:]
+    time = results["batch"][largest]["CSC+CT, ms"] / results["batch"][half]["CSC+CT, ms"]
     return {
-        f"CSC+CT at k={largest}, d={DIMENSIONS}, MB": found["batch"][largest]["CSC+CT, MB"],
+        f"CSC+CT at k={largest}, d={DIMENSIONS}, MB": results["batch"][largest]["CSC+CT, MB"],
         f"CSC+CT, k={largest} / k={half}": time,
     }

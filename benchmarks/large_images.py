@@ -19,8 +19,8 @@ from cscct.config import resolve
 from cscct.data import Dataset, FileImages, Split
 from cscct.data.augment import make_view
 from cscct.data.batches import join
-from cscct.data.cache import with_copies
 from cscct.data.registry import no_progress
+from cscct.data.resized_copies import with_resized_copies
 from cscct.learn.build import build_learner, build_stream
 from cscct.learn.learner import Learner
 from cscct.learn.protocol import complete
@@ -61,7 +61,7 @@ def epoch(dataset: Dataset, size: Size, batch: int, side: int) -> tuple[float, f
     }
     settings = complete(resolve("lucir+cscct", "imagenet-subset", overrides=[common]), dataset)
     learner = build_learner(settings, dataset, build_stream(settings, dataset, warn=lambda _: None))
-    learner.network.head.grow(learner.network.head.fresh_rows(2, torch.Generator().manual_seed(0)))
+    learner.network.head.grow(learner.network.head.init_weights(2, torch.Generator().manual_seed(0)))
     from_files, ready, kept = Clock(), Clock(), list(learner._batches(*_first_epoch(learner)))
     batches = from_files.each("waiting", learner._batches)
     # Ready ones first and not counted, then files, then ready ones: a network's first steps are slower than the rest.
@@ -69,7 +69,8 @@ def epoch(dataset: Dataset, size: Size, batch: int, side: int) -> tuple[float, f
         learner._batches = source  # type: ignore[method-assign, assignment]
         clock.switch("other")
         clock.parts.clear()
-        learner._train(learner.stream.tasks[0], Listener(), None, None)
+        context = learner._context(learner.stream.tasks[0])
+        learner._run_stage("train", learner.config.train, context, (Listener(), None, None))
         clock.switch("other")
     seconds = sum(from_files.parts.values())
     return from_files.parts["waiting"] / seconds, seconds / sum(ready.parts.values())
@@ -95,28 +96,28 @@ def rate(dataset: Dataset, side: int, seconds: float, reduced: bool = True) -> f
 
 
 def measure(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
-    found: dict[str, Any] = {"waiting": {}, "from files / ready": {}, "images/s": {}}
+    results: dict[str, Any] = {"waiting": {}, "from files / ready": {}, "images/s": {}}
     side, batch, steps, seconds = (32, 4, 1, 0.1) if size.tiny else (224, 32, 5, 2.0)
     with TemporaryDirectory() as folder:
         for name, (width, height) in KINDS.items():
             count = 4 if size.tiny else 64 if width < 1000 else 16
             paths = photographs(Path(folder) / name, width, height, count)
             dataset = as_dataset(paths, 4)
-            copies = with_copies(dataset, 256 * side // 224, Path(folder) / "copies", WORKERS, no_progress)
-            found["images/s"][name] = {
+            copies = with_resized_copies(dataset, 256 * side // 224, Path(folder) / "copies", WORKERS, no_progress)
+            results["images/s"][name] = {
                 "in full": rate(dataset, side, seconds, reduced=False),
                 "reduced where the crop allows": rate(dataset, side, seconds),
                 "from copies": rate(copies, side, seconds),
             }
             # Two of the four classes, so twice the images that are wanted; the same files serve again and again.
             many = as_dataset((paths * (2 * batch * steps))[: 2 * batch * steps], 4)
-            found["waiting"][name], found["from files / ready"][name] = epoch(many, size, batch, side)
-            rates = ", ".join(f"{how} {value:.0f}" for how, value in found["images/s"][name].items())
-            slower = found["from files / ready"][name]
-            say(f"{name}: training waits {found['waiting'][name]:.1%}, takes {slower:.2f} times; images/s {rates}")
-    return found
+            results["waiting"][name], results["from files / ready"][name] = epoch(many, size, batch, side)
+            rates = ", ".join(f"{how} {value:.0f}" for how, value in results["images/s"][name].items())
+            slower = results["from files / ready"][name]
+            say(f"{name}: training waits {results['waiting'][name]:.1%}, takes {slower:.2f} times; images/s {rates}")
+    return results
 
 
-def ratios(found: dict[str, Any]) -> dict[str, float]:
-    waiting = {f"waiting for data, {name}": share for name, share in found["waiting"].items()}
-    return waiting | {f"from files / ready, {name}": times for name, times in found["from files / ready"].items()}
+def ratios(results: dict[str, Any]) -> dict[str, float]:
+    waiting = {f"waiting for data, {name}": share for name, share in results["waiting"].items()}
+    return waiting | {f"from files / ready, {name}": times for name, times in results["from files / ready"].items()}

@@ -1,6 +1,6 @@
-"""Writes the measured tables into docs/performance.md: `python benchmarks/page.py [--check] RESULTS.json`
+"""Write the measured tables into docs/performance.md: `python benchmarks/page.py [--check] RESULTS.json`
 
-The page's own words stay; only what stands between a line `<!-- NAME -->` and the next `<!-- end -->` is replaced.
+Only the text between a line `<!-- NAME -->` and the next `<!-- end -->` is replaced.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def short(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def machine(found: dict[str, Any]) -> str:
-    """A line for each machine; the parts are named if there are several."""
+def machine(results: dict[str, Any]) -> str:
+    """Return one line per machine, with the names of its parts if there are several machines."""
     parts: dict[str, list[str]] = {}
-    for part, here in found["machines"].items():
+    for part, entry in results["machines"].items():
         line = (
-            f"{here['processor']}, {here['threads']} threads of {here['cores']} cores, {here['system']}, Python "
-            f"{here['python']}, torch {here['torch']}, cscct {here['cscct']}; load before: {here['load']}."
+            f"{entry['processor']}, {entry['threads']} threads of {entry['cores']} cores, {entry['system']}, Python "
+            f"{entry['python']}, torch {entry['torch']}, cscct {entry['cscct']}; load before: {entry['load']}."
         )
         parts.setdefault(line, []).append(part)
     if len(parts) == 1:
@@ -42,44 +42,44 @@ def machine(found: dict[str, Any]) -> str:
     return "\n".join(f"- {', '.join(names)}: {line}" for line, names in parts.items())
 
 
-def goals(found: dict[str, Any]) -> str:
+def goals(results: dict[str, Any]) -> str:
     body = []
     for name, (side, goal) in GOALS.items():
-        value = found["ratios"].get(name)
-        if value is None:  # seconds of others, on another machine
+        value = results["ratios"].get(name)
+        if value is None:  # durations of other implementations, measured on another machine
             continue
         reached = "yes" if met(name, value) else f"**no**, by {abs(value / goal - 1):.0%}"
         body.append([name, f"{value:.4g}", f"{'≤' if side == '<=' else '≥'} {goal:g}", reached])
-    body += [[name, f"{value:.4g}", "", ""] for name, value in found["ratios"].items() if name not in GOALS]
+    body += [[name, f"{value:.4g}", "", ""] for name, value in results["ratios"].items() if name not in GOALS]
     return rows(["", "measured", "goal", "reached"], body)
 
 
-def second_task(found: dict[str, Any]) -> str:
-    tasks = found["parts"]["second-task"]
-    body = [[part, *(f"{one['package'][part]:.2f}" for one in tasks.values())] for part in PARTS]
-    body.append(["**all**", *(f"**{sum(one['package'].values()):.1f}**" for one in tasks.values())])
-    body.append(["floor, all", *(f"{sum(one['floor'].values()):.1f}" for one in tasks.values())])
+def second_task(results: dict[str, Any]) -> str:
+    tasks = results["parts"]["second-task"]
+    body = [[part, *(f"{entry['package'][part]:.2f}" for entry in tasks.values())] for part in PARTS]
+    body.append(["**all**", *(f"**{sum(entry['package'].values()):.1f}**" for entry in tasks.values())])
+    body.append(["floor, all", *(f"{sum(entry['floor'].values()):.1f}" for entry in tasks.values())])
     names = sorted(
-        {part for one in tasks.values() for part in one["floor"]}, key=lambda part: [*PARTS, "training"].index(part)
+        {part for entry in tasks.values() for part in entry["floor"]}, key=lambda part: [*PARTS, "training"].index(part)
     )
-    body += [[f"floor, {part}", *(f"{one['floor'].get(part, 0):.2f}" for one in tasks.values())] for part in names]
+    body += [[f"floor, {part}", *(f"{entry['floor'].get(part, 0):.2f}" for entry in tasks.values())] for part in names]
     return rows(["seconds", *tasks], body)
 
 
-def others(found: dict[str, Any]) -> str:
-    if not any(" / ours" in name for name in found["ratios"]):
-        return "Not measured on such a machine."
-    sides = of_others(found["parts"]["second-task"], found["machines"]["second-task"]["epochs"])
+def others(results: dict[str, Any]) -> str:
+    if not any(" / ours" in name for name in results["ratios"]):
+        return "Not measured on a machine of the same kind."
+    sides = of_others(results["parts"]["second-task"], results["machines"]["second-task"]["epochs"])
     body = []
     for name, (theirs, seconds) in sides.items():
         ours = name.removeprefix(f"{theirs} / ours").removeprefix(", ").strip()
         body.append([theirs, f"{ELSEWHERE[theirs]:g}", ours, f"{seconds:.1f}", f"{ELSEWHERE[theirs] / seconds:.2f}"])
-    return rows(["theirs", "seconds", "ours", "seconds", "times as fast"], body)
+    return rows(["other implementation", "seconds", "cscct", "seconds", "speedup"], body)
 
 
 def growth(name: str) -> Any:
-    def write(found: dict[str, Any]) -> str:
-        grown = found["parts"]["growth"][name]
+    def write(results: dict[str, Any]) -> str:
+        grown = results["parts"]["growth"][name]
         head = [name, *next(iter(grown.values()))]
         return rows(
             head, [[str(count), *(short(value) for value in values.values())] for count, values in grown.items()]
@@ -88,8 +88,8 @@ def growth(name: str) -> Any:
     return write
 
 
-def large_images(found: dict[str, Any]) -> str:
-    part = found["parts"]["large-images"]
+def large_images(results: dict[str, Any]) -> str:
+    part = results["parts"]["large-images"]
     hows = list(next(iter(part["images/s"].values())))
     body = []
     for name, rates in part["images/s"].items():
@@ -100,18 +100,27 @@ def large_images(found: dict[str, Any]) -> str:
     )
 
 
-def start_up(found: dict[str, Any]) -> str:
-    return rows(["", "seconds"], [[f"`{name}`", f"{value:.2f}"] for name, value in found["parts"]["start-up"].items()])
+def start_up(results: dict[str, Any]) -> str:
+    return rows(
+        ["", "seconds"], [[f"`{name}`", f"{value:.2f}"] for name, value in results["parts"]["start-up"].items()]
+    )
 
 
-def teacher(found: dict[str, Any]) -> str:
-    part = found["parts"]["costs"]["teacher"]
+def teacher(results: dict[str, Any]) -> str:
+    part = results["parts"]["costs"]["teacher"]
     if "compiled, ms" not in part:
         return "No C++ compiler was found where this was measured."
     steps = part["to compile, s"] / max(1e-9, part["folded, ms"] - part["compiled, ms"]) * 1000
     pays = f"after {steps:,.0f} steps" if part["compiled, ms"] < part["folded, ms"] else "never"
     return rows(
-        ["a teacher's forward pass, batch 128", "plain", "folded", "compiled", "to compile, once a process", "pays"],
+        [
+            "forward pass of a teacher, batch size 128",
+            "plain",
+            "folded",
+            "compiled",
+            "compilation, once per process",
+            "compiling pays off",
+        ],
         [
             [
                 "ms",
@@ -131,30 +140,30 @@ BLOCKS = {
     "others": others,
     "large images": large_images,
     "start-up": start_up,
-    **{f"growth: {name}": growth(name) for name in ("batch", "classes", "exemplars", "image side")},
+    **{f"growth: {name}": growth(name) for name in ("batch", "classes", "exemplars", "image side", "versions")},
 }
 
 
-def filled(page: str, found: dict[str, Any]) -> str:
+def filled(page: str, results: dict[str, Any]) -> str:
     for name, write in BLOCKS.items():
         pattern = re.compile(rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
         if len(pattern.findall(page)) != 1:
             raise SystemExit(f"{PAGE} needs one place for {name!r}: <!-- {name} --> and <!-- end -->.")
-        text = f"\n{write(found)}\n\n"
+        text = f"\n{write(results)}\n\n"
         page = pattern.sub(lambda match, text=text: match[1] + text + match[2], page)  # type: ignore[misc]
     return page
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Write the measured tables into docs/performance.md.")
-    parser.add_argument("results", type=Path, help="what bench.py --json wrote, all parts of it")
-    parser.add_argument("--check", action="store_true", help="only say whether the page holds these figures")
+    parser.add_argument("results", type=Path, help="file written by bench.py --json, with all parts")
+    parser.add_argument("--check", action="store_true", help="only check whether the page contains these figures")
     args = parser.parse_args()
-    page, found = PAGE.read_text(), json.loads(args.results.read_text())
-    # The classifier has no table of its own: its figures stand among the goals, where they were measured.
-    if missing := [name for name in SECTIONS if name not in (*found["parts"], "classifier")]:
+    page, results = PAGE.read_text(), json.loads(args.results.read_text())
+    # The classifier has no separate table: its figures are listed among the goals.
+    if missing := [name for name in SECTIONS if name not in (*results["parts"], "classifier")]:
         sys.exit(f"{args.results} lacks {', '.join(missing)}: measure all parts.")
-    new = filled(page, found)
+    new = filled(page, results)
     if args.check:
         sys.exit(f"{PAGE.name} does not hold the figures in {args.results}." if new != page else 0)
     PAGE.write_text(new)

@@ -140,6 +140,6 @@ def after_first_task(method: str, size: Size, dataset: Dataset, **more: dict[str
     settings = complete(resolve(method, "cifar100", overrides=[common, more]), dataset)
     stream = build_stream(settings, dataset, warn=lambda _: None)
     learner = build_learner(settings, dataset, stream)
-    rows = learner.network.head.fresh_rows(OLD, torch.Generator().manual_seed(0))
+    rows = learner.network.head.init_weights(OLD, torch.Generator().manual_seed(0))
     learner.learn(stream.tasks[0], Listener(), {**learner.network.state_dict(), "head.new_weight": rows})
     return learner, settings

@@ -30,6 +30,6 @@ def measure(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
     return {"images per second": rates, "instructions": torch.cpu._is_avx512_bf16_supported()}
 
 
-def ratios(found: dict[str, Any]) -> dict[str, float]:
-    slow, fast = (median(found["images per second"][kind]) for kind in KINDS)
+def ratios(results: dict[str, Any]) -> dict[str, float]:
+    slow, fast = (median(results["images per second"][kind]) for kind in KINDS)
     return {"LUCIR+CSCCT epoch, 32 bits / bf16": fast / slow}

@@ -20,10 +20,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cscct.learn import loop
 from cscct.learn.learner import Learner
 from cscct.losses import WeightedSum
 from cscct.nets import Network
-from cscct.optim import SGD
 from cscct.runs.checkpoints import Checkpoints
 from cscct.structs import Batch, Output
 from parts import Clock, Listener, Size, after_first_task, random_batch, second_task_dataset
@@ -121,19 +121,29 @@ def watched(learner: Learner, clock: Clock) -> Iterator[Listener]:
         with clock.during("losses"):
             real_backward(loss, *more, **named)
 
+    def timed_optimizer(*arguments: Any) -> torch.optim.Optimizer:
+        """The learner's optimiser; steps of the floor's are not counted."""
+        optimizer = build_optimizer(*arguments)
+        optimizer.step = clock.timed("optimiser", optimizer.step)  # type: ignore[method-assign]
+        return optimizer
+
+    build_optimizer = loop.build_optimizer
     forward, prepare, real_backward = Network.forward, learner.prepare, torch.Tensor.backward
-    class_features, finetune = learner._class_features, learner._finetune
+    class_features, run_stage = learner._class_features, learner._run_stage
     total = WeightedSum.__call__
 
     def features(*arguments: Any) -> Any:
         with clock.during("imprinting" if clock.current == "other" else clock.current):
             return class_features(*arguments)
 
-    def balanced(*arguments: Any) -> None:
-        """A part of its own: its steps are not the student's of the training."""
+    def stage(name: str, *arguments: Any) -> None:
+        """Count the steps of later stages as fine-tuning, and not as the student's of the training."""
+        if name == "train":
+            run_stage(name, *arguments)
+            return
         with clock.during("fine-tuning"):
             before = dict(clock.parts)
-            finetune(*arguments)
+            run_stage(name, *arguments)
         for part in ("data", "student", "teacher", "losses", "optimiser"):
             spent = clock.parts[part] - before.get(part, 0.0)
             clock.parts[part] -= spent
@@ -146,16 +156,15 @@ def watched(learner: Learner, clock: Clock) -> Iterator[Listener]:
         (Network, "forward", student),
         (learner, "_batches", clock.each("data", learner._batches)),
         (learner, "_class_features", features),
-        (learner, "_locate_classes", clock.timed("imprinting", learner._locate_classes)),
-        (learner, "_first_rows", clock.timed("imprinting", learner._first_rows)),
+        (learner, "_compare_classes", clock.timed("imprinting", learner._compare_classes)),
+        (learner, "_initial_weights", clock.timed("imprinting", learner._initial_weights)),
         (learner, "_herd", clock.timed("herding", learner._herd)),
-        (learner, "_finetune", balanced),
+        (learner, "_run_stage", stage),
         (learner, "evaluate", clock.timed("evaluation", learner.evaluate)),
         (torch.Tensor, "backward", backward),
         (WeightedSum, "__call__", lambda *arguments: clock.timed("losses", total)(*arguments)),
-        (SGD, "step", lambda *arguments: clock.timed("optimiser", real_step)(*arguments)),
+        (loop, "build_optimizer", timed_optimizer),
     ]
-    real_step = SGD.step
     with ExitStack() as stack:
         for owner, name, new in replaced:
             stack.enter_context(patch.object(owner, name, new))
@@ -180,22 +189,24 @@ def second_task(method: str, size: Size) -> dict[str, dict[str, float]]:
 
 def measure(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
     second_task("podnet", Size(size.threads, exemplars=1, depth=8, batch=16, epochs=1))  # what is imported at first use
-    found = {}
+    results = {}
     for method in (name for base in BASES for name in (base, f"{base}+cscct")):
-        found[method] = second_task(method, size)
-        total, floor = (sum(found[method][side].values()) for side in ("package", "floor"))
+        results[method] = second_task(method, size)
+        total, floor = (sum(results[method][side].values()) for side in ("package", "floor"))
         say(f"{method}: {total:.1f} s, floor {floor:.1f} s, {total / floor:.3f} of it")
-    return found
+    return results
 
 
-def ratios(found: dict[str, Any]) -> dict[str, float]:
+def ratios(results: dict[str, Any]) -> dict[str, float]:
     figures = {}
-    against = {method: sum(one["package"].values()) / sum(one["floor"].values()) for method, one in found.items()}
+    against = {
+        method: sum(entry["package"].values()) / sum(entry["floor"].values()) for method, entry in results.items()
+    }
     for method, ratio in against.items():
         figures[f"{method} / floor"] = ratio
     for base in BASES:
         figures[f"{base}+cscct / {base} - 1"] = against[f"{base}+cscct"] / against[base] - 1
     for part in ("herding", "class means"):
-        sums = [sum(one[side][part] for one in found.values()) for side in ("package", "floor")]
+        sums = [sum(entry[side][part] for entry in results.values()) for side in ("package", "floor")]
         figures[f"{part} / forward pass"] = sums[0] / sums[1]
     return figures

@@ -15,12 +15,13 @@ from parts import Size
 
 UNTIL_FIRST_STEP = """
 import os, sys
-from cscct.optim import SGD
-real = SGD.step
-def step(*arguments):
-    real(*arguments)
-    os._exit(0)
-SGD.step = step
+from cscct.learn import loop
+build = loop.build_optimizer
+def build_optimizer(*arguments):
+    optimizer = build(*arguments)
+    optimizer.register_step_post_hook(lambda *_: os._exit(0))
+    return optimizer
+loop.build_optimizer = build_optimizer
 from cscct.cli import main
 sys.argv = ["cscct", "run", "lucir+cscct", "digits", "--quiet"]
 main()
@@ -39,10 +40,10 @@ def measure(size: Size, say: Callable[[str], None]) -> dict[str, float]:
             "cscct reproduce table1 --dry-run": [*python, "-m", "cscct", "reproduce", "table1", "--dry-run"],
             "cscct run lucir+cscct digits, first step": [*python, "-c", UNTIL_FIRST_STEP],
         }
-        found = {name: seconds(command, folder, 1 if size.tiny else 5) for name, command in commands.items()}
-    for name, value in found.items():
+        results = {name: seconds(command, folder, 1 if size.tiny else 5) for name, command in commands.items()}
+    for name, value in results.items():
         say(f"{name}: {value:.2f} s")
-    return found
+    return results
 
 
 def seconds(command: list[str], folder: str, times: int) -> float:
@@ -55,5 +56,7 @@ def seconds(command: list[str], folder: str, times: int) -> float:
     return median(spent)
 
 
-def ratios(found: dict[str, float]) -> dict[str, float]:
-    return {"first step - import torch, s": found["cscct run lucir+cscct digits, first step"] - found["import torch"]}
+def ratios(results: dict[str, float]) -> dict[str, float]:
+    return {
+        "first step - import torch, s": results["cscct run lucir+cscct digits, first step"] - results["import torch"]
+    }
