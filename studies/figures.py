@@ -1,6 +1,6 @@
-"""Draws the pictures of docs/evidence.md from the files in studies/records: `python studies/figures.py`.
+"""Draws the figures of docs/evidence.md from studies/records: `python studies/figures.py`.
 
-Each picture holds the checksum of the records that it shows, so that a test can tell whether it is up to date.
+Each figure contains the checksum of its records, so that a test can check whether it is up to date.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import tables
+import read_records as records
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from cscct.analysis.plots import COLOURS
 from cscct.analysis.statistics import AVERAGE
-from cscct.report.canvas import WIDTH, new_figure, style
-from cscct.report.curves import COLOURS
+from cscct.reporting.canvas import WIDTH, new_figure, style
 
-IMAGES = tables.ROOT / "docs" / "images"
-LOOKS = {
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
+STYLES = {  # label, colour and marker of each add-on
     "": ("without", "#666666", "o"),
     "+cscct": ("with +cscct", COLOURS[1], "s"),
     "+balanced": ("with +balanced", COLOURS[0], "D"),
@@ -28,32 +28,33 @@ LOOKS = {
 
 
 def note_if_empty(axes: Axes) -> None:
+    """Write "not measured" into axes without data."""
     if not axes.get_legend_handles_labels()[0]:
         axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", color="#666666")
 
 
 def differences() -> Figure:
-    """What each addition changes, with intervals: a panel for each regime."""
+    """Draw the gain of each add-on with its interval, with one panel per regime."""
     figure = new_figure(WIDTH, 2.4)
-    panels: Sequence[Axes] = figure.subplots(1, len(tables.REGIMES), sharey=True)
-    for axes, (name, title) in zip(panels, tables.REGIMES.items(), strict=True):
-        rows = tables.read(name)
-        for place, base in enumerate(tables.BASES):
-            for shift, addition in ((-0.15, "+cscct"), (0.15, "+balanced")):
-                found = tables.gain(rows, base + addition, base)
-                if found is None:
+    panels: Sequence[Axes] = figure.subplots(1, len(records.REGIMES), sharey=True)
+    for axes, (name, title) in zip(panels, records.REGIMES.items(), strict=True):
+        rows = records.read(name)
+        for position, base in enumerate(records.BASES):
+            for shift, addon in ((-0.15, "+cscct"), (0.15, "+balanced")):
+                gain = records.gain(rows, base + addon, base)
+                if gain is None:
                     continue
-                label, colour, marker = LOOKS[addition]
-                known = found.low is not None and found.high is not None
-                reach = [[found.mean - found.low], [found.high - found.mean]] if known else None  # type: ignore[operator]
+                label, colour, marker = STYLES[addon]
+                several = gain.low is not None and gain.high is not None  # several seeds
+                errors = [[gain.mean - gain.low], [gain.high - gain.mean]] if several else None  # type: ignore[operator]
                 axes.errorbar(
-                    found.mean,
-                    place + shift,
-                    xerr=reach,
+                    gain.mean,
+                    position + shift,
+                    xerr=errors,
                     fmt=marker,
                     color=colour,
                     markersize=4,
-                    markerfacecolor=colour if known else "white",  # one seed
+                    markerfacecolor=colour if several else "white",
                     capsize=2,
                     label=label,
                 )
@@ -62,8 +63,8 @@ def differences() -> Figure:
         axes.set_title(title)
         axes.set_xlabel("points")
         axes.grid(axis="x", alpha=0.3)
-    panels[0].set_yticks(range(len(tables.BASES)), tables.BASES)
-    panels[0].set_ylim(len(tables.BASES) - 0.5, -0.5)
+    panels[0].set_yticks(range(len(records.BASES)), records.BASES)
+    panels[0].set_ylim(len(records.BASES) - 0.5, -0.5)
     handles = {
         label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
@@ -72,28 +73,28 @@ def differences() -> Figure:
 
 
 def curves() -> Figure:
-    """Accuracy after each task, mean over seeds: a row for each regime, a panel for each base."""
-    shown = list(tables.REGIMES)[:2]
+    """Draw the accuracy after each task, averaged over seeds, with one row per regime and one panel per base."""
+    shown = list(records.REGIMES)[:2]
     figure = new_figure(WIDTH, 2.3 * len(shown))
-    grid = figure.subplots(len(shown), len(tables.BASES), squeeze=False, sharey="row")
+    grid = figure.subplots(len(shown), len(records.BASES), squeeze=False, sharey="row")
     for name, line in zip(shown, grid, strict=True):
-        rows = tables.read(name)
-        for base, axes in zip(tables.BASES, line, strict=True):
-            seeds = [tables.by_seed(rows, base + addition, AVERAGE).keys() for addition in LOOKS]
+        rows = records.read(name)
+        for base, axes in zip(records.BASES, line, strict=True):
+            seeds = [records.by_seed(rows, base + addon, AVERAGE).keys() for addon in STYLES]
             common = set.intersection(*map(set, filter(None, seeds))) if any(seeds) else set()
-            for addition, (label, colour, marker) in LOOKS.items():
-                found = [
+            for addon, (label, colour, marker) in STYLES.items():
+                measured = [
                     list(map(float, row["curve"].split()))
                     for row in rows
-                    if row["method"] == base + addition and row["seed"] in common
+                    if row["method"] == base + addon and row["seed"] in common
                 ]
-                if found:
-                    means = [sum(values) / len(values) for values in zip(*found, strict=True)]
-                    row = next(row for row in rows if row["method"] == base + addition)
+                if measured:
+                    means = [sum(values) / len(values) for values in zip(*measured, strict=True)]
+                    row = next(row for row in rows if row["method"] == base + addon)
                     classes = [int(row["B"]) + i * int(row["C"]) for i in range(len(means))]
                     axes.plot(classes, means, color=colour, marker=marker, markersize=3, linewidth=1.2, label=label)
             note_if_empty(axes)
-            axes.set_title(f"{base}, {tables.REGIMES[name]}")
+            axes.set_title(f"{base}, {records.REGIMES[name]}")
             axes.grid(alpha=0.3)
             axes.set_xlabel("classes seen")
         line[0].set_ylabel("accuracy in percent")
@@ -108,13 +109,14 @@ FIGURES: dict[str, Callable[[], Figure]] = {"evidence-differences": differences,
 
 
 def checksum() -> str:
-    """Of the records that the pictures show."""
-    files = [tables.RECORDS / f"{name}.csv" for name in tables.REGIMES]
+    """Return the checksum of the records that the figures show."""
+    files = [records.RECORDS / f"{name}.csv" for name in records.REGIMES]
     parts = [file.read_bytes() for file in files if file.exists()]
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
 def path(name: str) -> Path:
+    """Return the file of a figure."""
     return IMAGES / f"{name}.svg"
 
 

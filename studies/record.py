@@ -1,10 +1,9 @@
-"""Writes what the runs of a study came to into a small file: `python studies/record.py NAME FOLDER[=VARIANT] ...`.
+"""Records the results of a study in studies/records: `python studies/record.py NAME FOLDER[=VARIANT] ...`.
 
-A row for each run in the folders that has finished a task, failed and stopped ones too, in studies/records/NAME.csv. A
-run that has a row there (same method, seed, variant and settings) gets a new one, unless that one is finished and this
-is not; other rows stay, so that a study can be run on several machines and days. VARIANT names what differs from the
-study otherwise, such as another precision. tables.py and figures.py make the tables and pictures of the documents from
-these files.
+NAME.csv gets one row for each run in the folders that has finished a task, including failed and stopped runs. A row
+with the same method, seed, variant and settings is replaced, unless it is finished and the run is not. Other rows are
+kept, so that a study can be run on several machines. VARIANT names a difference from the study, such as another
+precision. tables.py and figures.py read these files.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cscct.analysis.load import Run, find_runs, read_run
+from cscct.analysis.load import StoredRun, find_runs, read_run
 from cscct.analysis.statistics import METRICS
-from cscct.learn.predict import HEADLINES
+from cscct.features import DEFAULT_PREDICTORS
 
 RECORDS = Path(__file__).parent / "records"
 SETTINGS = {
@@ -27,28 +26,29 @@ SETTINGS = {
 }
 KEY = ("method", "seed", "variant", *SETTINGS)
 COLUMNS = (*KEY, "version", "status", "tasks", "prediction", *METRICS)
-COLUMNS += (*(f"{name}.{metric}" for name in HEADLINES for metric in METRICS[:2]), "curve")
+COLUMNS += (*(f"{name}.{metric}" for name in DEFAULT_PREDICTORS for metric in METRICS[:2]), "curve")
 
 
-def row(run: Run, variant: str) -> dict[str, Any]:
-    """Accuracies are percent, of the method's own prediction; those of every prediction follow, and then the accuracy
-    after each task."""
-    found = {key: run.settings[section][field] for key, (section, field) in SETTINGS.items()}
-    found |= {"method": run.method, "seed": run.seed, "variant": variant, "version": run.settings.get("cscct_version")}
-    found |= {"status": run.result["status"], "tasks": len(run.sizes), "prediction": run.headline}
+def row(run: StoredRun, variant: str) -> dict[str, Any]:
+    """Return the row of a run: metrics of its predictor, of all predictors, and the accuracy after each task."""
+    entry = {key: run.settings[section][field] for key, (section, field) in SETTINGS.items()}
+    entry |= {"method": run.method, "seed": run.seed, "variant": variant, "version": run.settings.get("cscct_version")}
+    entry |= {"status": run.result["status"], "tasks": len(run.sizes), "prediction": run.headline}
     if run.finished:
-        found |= {metric: rounded(run.summary[metric]) for metric in METRICS}
+        entry |= {metric: rounded(run.summary[metric]) for metric in METRICS}
         for prediction, summary in run.result["summary"].items():
-            found |= {f"{prediction}.{metric}": rounded(summary[metric]) for metric in METRICS[:2]}
-        found["curve"] = " ".join(f"{task['accuracy'][run.headline]:.2f}" for task in run.result["tasks"])
-    return found
+            entry |= {f"{prediction}.{metric}": rounded(summary[metric]) for metric in METRICS[:2]}
+        entry["curve"] = " ".join(f"{task['accuracy'][run.headline]:.2f}" for task in run.result["tasks"])
+    return entry
 
 
 def rounded(value: float | None) -> float | None:
+    """Return a value with four digits."""
     return None if value is None else round(value, 4)
 
 
 def read(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file, if it exists."""
     if not path.exists():
         return []
     with path.open(newline="") as file:
@@ -58,30 +58,32 @@ def read(path: Path) -> list[dict[str, Any]]:
 def main() -> None:
     name, *folders = sys.argv[1:]
     path = RECORDS / f"{name}.csv"
-    rows: dict[tuple[str, ...], dict[str, Any]] = {key(one): one for one in read(path)}
-    found = 0
-    for folder, _, variant in (one.partition("=") for one in folders):
+    rows: dict[tuple[str, ...], dict[str, Any]] = {key(entry): entry for entry in read(path)}
+    runs = 0
+    for folder, _, variant in (folder.partition("=") for folder in folders):
         for run in map(read_run, find_runs([Path(folder)])):
             if not run.result["tasks"]:
                 continue
-            one, found = row(run, variant), found + 1
-            if run.finished or rows.get(key(one), one)["status"] != "finished":
-                rows[key(one)] = one
+            entry, runs = row(run, variant), runs + 1
+            if run.finished or rows.get(key(entry), entry)["status"] != "finished":
+                rows[key(entry)] = entry
     RECORDS.mkdir(exist_ok=True)
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(sorted(rows.values(), key=in_order))
-    finished = sum(one["status"] == "finished" for one in rows.values())
-    print(f"{found} runs read; {len(rows)} are recorded, {finished} of them finished.")
+        writer.writerows(sorted(rows.values(), key=order))
+    finished = sum(entry["status"] == "finished" for entry in rows.values())
+    print(f"Read {runs} runs. {path.name} has {len(rows)} rows, {finished} of them finished.")
 
 
-def key(one: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(str(one[column]) for column in KEY)
+def key(entry: dict[str, Any]) -> tuple[str, ...]:
+    """Return the columns that identify a row."""
+    return tuple(str(entry[column]) for column in KEY)
 
 
-def in_order(one: dict[str, Any]) -> tuple[Any, ...]:
-    return (one["variant"], one["method"], *(int(one[column]) for column in (*SETTINGS, "seed")))
+def order(entry: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the sort key of a row."""
+    return (entry["variant"], entry["method"], *(int(entry[column]) for column in (*SETTINGS, "seed")))
 
 
 if __name__ == "__main__":
