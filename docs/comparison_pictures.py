@@ -1,8 +1,8 @@
-"""Draws docs/images/comparison.png and report.png: the curves of a comparison, and the beginning of a report on it.
+"""Create docs/images/comparison.png and report.png: curves of a comparison, and the first part of its report.
 
     python docs/comparison_pictures.py
 
-Handwritten digits, four methods, three seeds: a few minutes. It needs playwright and chromium.
+Four methods on handwritten digits, three seeds: a few minutes. Requires playwright and chromium.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ COMPARE = ["compare", "replay", "icarl", "lucir", "podnet", "--dataset", "digits
 
 
 def command(*arguments: str) -> None:
+    """Run a `cscct` command."""
     subprocess.run([sys.executable, "-m", "cscct", *arguments], check=True)
 
 
 def shrink(source: Path, target: Path, width: int) -> None:
-    """Narrower, and with few colours: files that a repository can hold."""
+    """Reduce the width and the number of colours, to keep the repository small."""
     image = Image.open(source).convert("RGB")
     image = image.resize((width, round(image.height * width / image.width)), Image.Resampling.LANCZOS)
     image.quantize(128).save(target, optimize=True)
 
 
-def photograph(page: Path, target: Path) -> None:
-    """The upper part of a page as a browser shows it."""
+def take_screenshot(page: Path, target: Path) -> None:
+    """Save the upper part of a page as a browser displays it."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         tab = browser.new_page(viewport={"width": 1320, "height": 1250})
@@ -48,7 +49,7 @@ def main() -> None:
         command(*COMPARE, "--out", str(runs))
         command("report", str(runs), "--out", str(report))
         shrink(runs / "curves.png", OUT / "comparison.png", 900)
-        photograph(next(report.glob("*.html")), Path(scratch) / "page.png")
+        take_screenshot(next(report.glob("*.html")), Path(scratch) / "page.png")
         shrink(Path(scratch) / "page.png", OUT / "report.png", 900)
 
 

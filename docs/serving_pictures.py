@@ -1,9 +1,9 @@
-"""Draws docs/images/serving.png and serving-phone.png: the page of `cscct serve` in a real browser.
+"""Create docs/images/serving.png and serving-phone.png: the web UI of `cscct serve` in a browser.
 
     python docs/serving_pictures.py
 
-It teaches a model some of the handwritten digits that come with scikit-learn, so it needs no data; it needs
-cscct[pretrained,serve], playwright and chromium.
+The model learns handwritten digits that come with scikit-learn. Requires cscct[pretrained,serve], playwright and
+chromium.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ LONG = 120_000  # milliseconds
 
 
 def write_digits(folder: Path) -> dict[str, list[Path]]:
-    """Dark ink on light paper, 160 pixels a side; for each name the files."""
+    """Write digits as images of 160 pixels and return the paths by class name."""
     data = load_digits()
-    found = {}
+    paths = {}
     for number, name in enumerate(NAMES):
-        found[name] = []
+        paths[name] = []
         for index, image in enumerate(data.images[data.target == number][: EACH + 6]):
             paper = np.array([246, 241, 230]) - image[..., None] / 16 * np.array([200, 190, 150])
             path = folder / f"{name}-{index:02}.png"
             Image.fromarray(paper.astype(np.uint8)).resize((160, 160), Image.Resampling.BICUBIC).save(path)
-            found[name].append(path)
-    return found
+            paths[name].append(path)
+    return paths
 
 
 def make_model(folder: Path, digits: dict[str, list[Path]]) -> None:
-    """Two versions: three classes, then two more."""
+    """Create a model with two versions: three classes, then two more."""
     model, store = IncrementalClassifier(), ModelFolder(folder)
     for names, message in ((NAMES[:3], "zero, one and two"), (NAMES[3:5], "three and four")):
         images = [path for name in names for path in digits[name][:EACH]]
@@ -63,7 +63,7 @@ def served(folder: Path) -> Iterator[str]:
 
 
 def draw(page: Any, address: str, digits: dict[str, list[Path]]) -> None:
-    """The page after a few answers, with a class that waits to be learned."""
+    """Classify four images and stage a new class."""
     page.goto(address)
     page.set_input_files("#classify-files", [digits[name][EACH] for name in ("one", "five", "three", "zero")])
     expect(page.locator(".answer[aria-busy]")).to_have_count(0, timeout=LONG)
@@ -72,7 +72,7 @@ def draw(page: Any, address: str, digits: dict[str, list[Path]]) -> None:
         page.set_input_files("#teach-files", digits["five"][:12])
     expect(page.locator("#staged img")).to_have_count(12, timeout=LONG)
     expect(page.locator("#map-box svg text")).to_have_count(5)
-    page.locator("#model-name").click()  # takes the focus out of the form
+    page.locator("#model-name").click()  # removes the focus from the form
 
 
 def main() -> None:
@@ -88,10 +88,9 @@ def main() -> None:
                 draw(page, address, digits)
                 path = OUT / f"{name}.png"
                 page.screenshot(path=path, full_page=width > 1000)
-                few = (
-                    Image.open(path).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-                )
-                few.save(path, optimize=True)  # a third of the size
+                image = Image.open(path).convert("RGB")
+                image = image.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+                image.save(path, optimize=True)  # a third of the size
         browser.close()
 
 
