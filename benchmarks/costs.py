@@ -17,7 +17,6 @@ import numpy as np
 import torch
 
 from cscct.config import CheckpointSpec, resolve
-from cscct.learn.build import load_dataset
 from cscct.learn.device import keep_freed_memory
 from cscct.learn.learner import Learner
 from cscct.learn.loop import StageInputs, run_stage
@@ -28,6 +27,7 @@ from cscct.runs.checkpoints import Checkpoints
 from cscct.runs.folder import RunFolder
 from cscct.runs.runner import execute
 from cscct.structs import Batch, Step
+from cscct.studies.datasets import load_dataset
 from growth import alone, peak
 from parts import OLD, Listener, Size, after_first_task, random_batch, random_dataset, second_task_dataset
 from textbook import textbook_rounds, trained

@@ -25,13 +25,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cscct.learn.build import build_learner, build_stream, load_dataset
+from cscct.learn.build import build_learner, build_stream
 from cscct.learn.learner import Learner
 from cscct.learn.protocol import complete
 from cscct.losses import Term, WeightedSum
 from cscct.plugins import load_plugins
 from cscct.runs.listeners import Listener
 from cscct.structs import Step, Task
+from cscct.studies.datasets import load_dataset
 from cscct.studies.grid import parse_study, plan_study
 from cscct.yamltext import read_config
 

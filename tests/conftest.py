@@ -16,13 +16,14 @@ import pytest
 import torch
 
 from cscct.config import Settings, resolve
-from cscct.learn.build import build_learner, build_stream, load_dataset
+from cscct.learn.build import build_learner, build_stream
 from cscct.learn.learner import Learner
 from cscct.learn.protocol import complete
 from cscct.runs.first_tasks import FirstTaskCache
 from cscct.runs.folder import RunFolder
 from cscct.runs.listeners import Listener
 from cscct.runs.runner import execute
+from cscct.studies.datasets import load_dataset
 from cscct.yamltext import parse_override
 
 THREADS = int(os.environ.get("OMP_NUM_THREADS", "1"))  # `make test-portable` asks for two once

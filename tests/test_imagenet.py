@@ -10,11 +10,11 @@ from PIL import Image
 from conftest import Silent, settings_for
 from cscct.data.datasets.folders import subset_wnids
 from cscct.features import DEFAULT_PREDICTORS
-from cscct.learn.build import load_dataset
 from cscct.learn.protocol import complete
 from cscct.paper.cells import Request, find, plan_result
 from cscct.runs.folder import RunFolder
 from cscct.runs.runner import execute
+from cscct.studies.datasets import load_dataset
 from cscct.yamltext import parse_override
 
 

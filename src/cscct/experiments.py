@@ -17,7 +17,7 @@ from .runs.first_tasks import FirstTaskCache
 from .runs.folder import RunFolder
 from .runs.listeners import Listeners
 from .storage import unused_path
-from .studies.datasets import DatasetCache
+from .studies.datasets import DatasetCache, load_dataset
 from .studies.execution import ExecutionOptions, execute_plan
 from .studies.grid import parse_study, plan_comparison, plan_study
 from .studies.plan import PlannedRun, PlanSummary, complete_plan, summarize_plan
@@ -107,7 +107,6 @@ def run_settings(
     Returns:
         Folder of the run and content of its `result.json`.
     """
-    from .learn.build import load_dataset
     from .runs.runner import execute
 
     name = f"{settings.method}-{settings.dataset}-seed{settings.seed}"

@@ -18,7 +18,7 @@ from cscct.classifier.run_model import load_run
 from cscct.classifier.training import TrainingData, train
 from cscct.config import resolve
 from cscct.data import Dataset
-from cscct.learn.build import load_dataset
+from cscct.studies.datasets import load_dataset
 
 SETTINGS = ("train.epochs=6", "protocol.base=4", "protocol.step=2", "data.order=natural")
 FIRST = (*SETTINGS, "data.classes=8")

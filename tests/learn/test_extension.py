@@ -13,13 +13,13 @@ import cscct
 from conftest import Silent, settings_for, without_timings
 from cscct.config import Settings
 from cscct.errors import Interrupted, RunFailed, UserError
-from cscct.learn.build import load_dataset
 from cscct.learn.protocol import complete
 from cscct.methods import EXTENSIONS, Extension, TaskContext
 from cscct.runs.exemplars import load_exemplars
 from cscct.runs.first_tasks import FirstTaskCache
 from cscct.runs.folder import RunFolder
 from cscct.runs.runner import execute
+from cscct.studies.datasets import load_dataset
 
 SMALL = ("train.epochs=2", "data.train_per_class=16", "data.classes=6", "protocol.base=2", "runtime.threads=1")
 STEPS = 10  # two epochs of tasks with 32, 42 and 52 images in batches of 32

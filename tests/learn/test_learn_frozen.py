@@ -31,11 +31,12 @@ from cscct.config import resolve
 from cscct.data.registry import LoadRequest, load
 from cscct.errors import UserError
 from cscct.learn import frozen as frozen_module
-from cscct.learn.build import build_learner, build_stream, load_dataset
+from cscct.learn.build import build_learner, build_stream
 from cscct.learn.frozen import FrozenView
 from cscct.learn.learner import Learner
 from cscct.learn.protocol import complete
 from cscct.runs.folder import RunFolder
+from cscct.studies.datasets import load_dataset
 from cscct.yamltext import parse_override
 
 FROZEN = ("network.train_from=1", "network.cached_views=2")

@@ -11,9 +11,9 @@ import torch
 import cscct
 import oracles
 from conftest import Silent, learner_for, run_quietly, settings_for
-from cscct.learn.build import load_dataset
 from cscct.nets import Network, build_network
 from cscct.nets.heads import RectifiedHead
+from cscct.studies.datasets import load_dataset
 
 SMALL = ("train.epochs=3", "data.train_per_class=40", "data.classes=6", "protocol.base=2")
 

@@ -12,11 +12,11 @@ from conftest import THREADS, Silent, learner_for, run_quietly, settings_for, wi
 from cscct.analysis.settings import protocol
 from cscct.errors import Interrupted, UserError
 from cscct.features import DEFAULT_PREDICTORS, ClassStatistics, fit_predictors
-from cscct.learn.build import load_dataset
 from cscct.reporting import write_report
 from cscct.runs.folder import RunFolder
 from cscct.runs.runner import execute
 from cscct.storage import read_tensors
+from cscct.studies.datasets import load_dataset
 from synthetic import groups_in
 
 FEW = ("data.train_per_class=70", "data.test_per_class=10")

@@ -15,11 +15,11 @@ from conftest import Silent
 from cscct.config import Settings
 from cscct.data.base import ArrayImages, Dataset, Split
 from cscct.errors import UserError
-from cscct.learn.build import load_dataset
 from cscct.learn.protocol import complete
 from cscct.paper.cells import Cell, Request, find, paper_results, plan_result
 from cscct.runs.folder import RunFolder
 from cscct.runs.runner import execute
+from cscct.studies.datasets import load_dataset
 from cscct.studies.plan import PlannedRun
 from cscct.yamltext import parse_override
 

@@ -15,7 +15,6 @@ import torch
 from conftest import Silent, run_command, settings_for, signal_plugin, without_timings
 from cscct.config import Settings
 from cscct.errors import Interrupted, RunFailed, UserError
-from cscct.learn.build import load_dataset
 from cscct.learn.protocol import complete
 from cscct.methods import EXTENSIONS, METHODS
 from cscct.runs import folder as folder_module
@@ -25,6 +24,7 @@ from cscct.runs.first_tasks import FirstTaskCache
 from cscct.runs.folder import RunFolder
 from cscct.runs.runner import execute
 from cscct.storage import HOLDER, locked
+from cscct.studies.datasets import load_dataset
 
 BASES = ("icarl", "lucir", "podnet")
 SMALL = ("train.epochs=2", "data.train_per_class=24", "data.classes=6", "protocol.base=2", "runtime.threads=1")

@@ -14,12 +14,12 @@ from PIL import Image
 from conftest import run_command, settings_for
 from cscct.errors import Interrupted, RunFailed, UserError
 from cscct.experiments import Hooks, run_settings
-from cscct.learn.build import load_dataset
 from cscct.learn.learner import Learner
 from cscct.runs import runner
 from cscct.runs.folder import CONFIG, RunFolder
 from cscct.runs.runner import execute
 from cscct.storage import locked
+from cscct.studies.datasets import load_dataset
 
 SMALL = ("train.epochs=1", "data.train_per_class=12", "data.classes=4", "protocol.base=2", "runtime.threads=1")
 FAILING = """

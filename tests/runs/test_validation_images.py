@@ -13,12 +13,13 @@ import pytest
 from conftest import learner_for, run_command, run_quietly, settings_for, without_timings
 from cscct.data.base import ArrayImages, Dataset, Split
 from cscct.errors import Interrupted, UserError
-from cscct.learn.build import build_stream, load_dataset
+from cscct.learn.build import build_stream
 from cscct.learn.protocol import complete
 from cscct.runs.folder import RunFolder
 from cscct.runs.listeners import Listener
 from cscct.runs.runner import execute
 from cscct.runs.stored import check_result
+from cscct.studies.datasets import load_dataset
 
 SMALL = ("train.epochs=1", "data.train_per_class=20", "data.classes=4", "protocol.base=2", "runtime.threads=1")
 VALIDATION = (*SMALL, "data.validation=0.25")

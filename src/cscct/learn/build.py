@@ -1,4 +1,4 @@
-"""Construction of the dataset, stream, network and learner of a run from its settings.
+"""Construction of the stream, network and learner of a run from its settings.
 
 No settings object is passed beyond this module.
 """
@@ -13,7 +13,6 @@ from torch import nn
 from ..config import Settings
 from ..data import Dataset, Stream, make_stream
 from ..data.augmentations import Draws, augment_pixels
-from ..data.registry import LoadRequest, Progress, load, no_progress
 from ..errors import UserError, Warn
 from ..memory import Memory
 from ..nets import GrowingBackbone, Network, build_network, split
@@ -28,41 +27,6 @@ from .frozen import run_frozen, through_frozen
 from .learner import Learner
 from .plan import LearnerConfig
 from .protocol import class_sequence, task_sequence
-
-
-def load_dataset(settings: Settings, data_dir: Path | None, warn: Warn, progress: Progress = no_progress) -> Dataset:
-    """Load the dataset that the settings name.
-
-    Args:
-        settings: Settings of the run.
-        data_dir: Folder with datasets, or None for the default folder.
-        warn: Called with each warning.
-        progress: Called with a description, the number of items done and the total.
-
-    Returns:
-        The dataset, with resized copies of its images if `data.resize_cache_px` is set.
-
-    Raises:
-        UserError: If the dataset is unknown, missing or damaged.
-    """
-    request = LoadRequest(
-        data_dir=data_dir,
-        skip_bad_images=settings.data.skip_bad_images,
-        test_fraction=settings.data.test_fraction,
-        seed=settings.seed,
-        warn=warn,
-        progress=progress,
-    )
-    dataset = load(settings.dataset, request)
-    side = settings.data.resize_cache_px
-    if side is None:
-        return dataset
-    import pooch
-
-    from ..data.resized_copies import with_resized_copies
-
-    folder = Path(pooch.os_cache("cscct")) / "copies"
-    return with_resized_copies(dataset, side, folder, settings.runtime.workers, progress)
 
 
 def build_stream(settings: Settings, dataset: Dataset, warn: Warn) -> Stream:

@@ -1,17 +1,53 @@
-"""The datasets of a study. Each is loaded once."""
+"""Loading the datasets of runs; those of a study are loaded once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..config import Settings
-from ..data.registry import DATASETS, LoadRequest, Progress, no_progress
+from ..data.registry import DATASETS, LoadRequest, Progress, load, no_progress
+from ..errors import Warn
 
 if TYPE_CHECKING:
     from ..data import Dataset
+
+
+def load_dataset(settings: Settings, data_dir: Path | None, warn: Warn, progress: Progress = no_progress) -> Dataset:
+    """Load the dataset that the settings name.
+
+    Args:
+        settings: Settings of the run.
+        data_dir: Folder with datasets, or None for the default folder.
+        warn: Called with each warning.
+        progress: Called with a description, the number of items done and the total.
+
+    Returns:
+        The dataset, with resized copies of its images if `data.resize_cache_px` is set.
+
+    Raises:
+        UserError: If the dataset is unknown, missing or damaged.
+    """
+    request = LoadRequest(
+        data_dir=data_dir,
+        skip_bad_images=settings.data.skip_bad_images,
+        test_fraction=settings.data.test_fraction,
+        seed=settings.seed,
+        warn=warn,
+        progress=progress,
+    )
+    dataset = load(settings.dataset, request)
+    side = settings.data.resize_cache_px
+    if side is None:
+        return dataset
+    import pooch
+
+    from ..data.resized_copies import with_resized_copies
+
+    folder = Path(pooch.os_cache("cscct")) / "copies"
+    return with_resized_copies(dataset, side, folder, settings.runtime.workers, progress)
 
 
 class DatasetCache:
@@ -27,7 +63,7 @@ class DatasetCache:
     def __init__(
         self,
         data_dir: Path | None,
-        warn: Callable[[str], None],
+        warn: Warn,
         progress: Progress = no_progress,
         in_memory: Mapping[str, Dataset] | None = None,
     ):
@@ -44,8 +80,6 @@ class DatasetCache:
         seed = settings.seed if settings.dataset == "folder" else 0  # the split of a folder depends on the seed
         key = (settings.dataset, data.skip_bad_images, data.test_fraction, data.resize_cache_px, seed)
         if key not in self._loaded:
-            from ..learn.build import load_dataset  # imports torch, which planning does not need
-
             self._loaded[key] = load_dataset(settings, self.data_dir, self.warn, self.progress)
         return self._loaded[key]
 
