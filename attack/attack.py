@@ -1,7 +1,11 @@
 """Attacks on files, inputs and processes, with counts of the outcomes.
 
     python attack/attack.py --seed 1                          all of it
+    python attack/attack.py --seed 1 --only damage            one kind
     python attack/attack.py --seed 1 --only damage --case 12  one case again
+
+With --json, the counts of the kinds are stored beside those of other kinds and seeds, so that an attack can be carried
+out in parts.
 
 A failure is a traceback, a hang, a crash, a changed number or a changed file outside. Exit code 1 if there is any.
 """
@@ -46,6 +50,11 @@ CLASSES: tuple[type[Kind], ...] = (
     *(Kills, Damage, SettingsTexts, OddRuns, Images, Pickles, Reports, Streams),
     *(DamagedModels, ChangedModels, Requests, Pauses, Plugins),
 )
+LONG = (
+    Pauses.name,
+    Plugins.name,
+    Requests.name,
+)  # cases of up to a minute come first: no core waits for them at the end
 KINDS = {kind.name: kind for kind in CLASSES}
 _kinds: dict[str, Kind] = {}  # of the worker processes, which are forks
 
@@ -65,12 +74,15 @@ def attack_one(kind: Kind, seed: int, number: int, scratch: Path) -> CaseResult:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _prepare(name: str, scratch: Path) -> Kind:
-    return KINDS[name](scratch / f"shared-{name}")
+def _prepare(name: str, scratch: Path) -> Kind | str:
+    try:
+        return KINDS[name](scratch / f"shared-{name}")
+    except Exception:
+        return traceback.format_exc()
 
 
-def prepared(names: list[str], scratch: Path, workers: int) -> dict[str, Kind]:
-    """What the cases of each kind share: runs, models and their numbers."""
+def prepared(names: list[str], scratch: Path, workers: int) -> dict[str, Kind | str]:
+    """What the cases of each kind share: runs, models and their numbers. A text says why there are none."""
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
         return dict(zip(names, pool.map(_prepare, names, [scratch] * len(names)), strict=True))
 
@@ -89,7 +101,8 @@ def attack_all(
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(workers, mp_context=context) as pool, Progress(transient=True) as progress:
         bars = {name: progress.add_task(name, total=len(numbers[name])) for name in kinds}
-        futures = [pool.submit(_work, name, seed, number, scratch) for name in kinds for number in numbers[name]]
+        ordered = sorted(kinds, key=lambda name: name not in LONG)
+        futures = [pool.submit(_work, name, seed, number, scratch) for name in ordered for number in numbers[name]]
         for future in as_completed(futures):
             name, number, result = future.result()
             results[name][number] = result
@@ -122,9 +135,11 @@ def print_summaries(summaries: dict[str, Any], seed: int, console: Console) -> N
 
 
 def store(file: Path, seed: int, summaries: dict[str, Any], seconds: float) -> None:
-    """Into a file that holds the newest attack of each seed."""
+    """Into a file that holds the newest attack of each kind with each seed."""
     stored = json.loads(file.read_text()) if file.is_file() else {}
-    stored[str(seed)] = {"minutes": round(seconds / 60, 1), "kinds": summaries}
+    kinds = {**stored.get(str(seed), {}).get("kinds", {}), **summaries}
+    ordered = {name: kinds[name] for name in KINDS if name in kinds}
+    stored[str(seed)] = {"minutes": round(seconds / 60, 1), "kinds": ordered}  # minutes: of the last part
     file.write_text(json.dumps(dict(sorted(stored.items(), key=lambda item: int(item[0]))), indent=1) + "\n")
 
 
@@ -143,13 +158,17 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="cscct-attack-") as folder:
         scratch = Path(folder)
         names = options.only or list(KINDS)
-        kinds = prepared(names, scratch, options.workers)
+        ready = prepared(names, scratch, options.workers)
+        kinds = {name: kind for name, kind in ready.items() if not isinstance(kind, str)}
         numbers = {}
         for name, kind in kinds.items():
             numbers[name] = list(range(kind.cases)) if options.case is None else [options.case]
             if options.cases is not None and options.cases < len(numbers[name]):
                 numbers[name] = sorted(random.Random(options.seed).sample(numbers[name], options.cases))
         results = attack_all(kinds, options.seed, numbers, scratch, options.workers)
+    for name, kind in ready.items():
+        if isinstance(kind, str):
+            results[name] = {0: CaseResult("", "what its cases share", [kind])}
     summaries = {name: summary(results[name]) for name in names}
     seconds = time.monotonic() - started
     console = Console(soft_wrap=True)

@@ -133,7 +133,7 @@ class Client:
 class Requests(Kind):
     """A server each, with some of everything."""
 
-    name, cases = "requests", 60
+    name, cases = "requests", 30
 
     def __init__(self, scratch: Path):
         self.source = scratch / "model"

@@ -34,6 +34,7 @@ def run_words(method: str, *more: str) -> tuple[str, ...]:
 
 LUCIR = (*run_words("lucir+cscct"), "--first-task-cache", "first-tasks")
 PODNET = run_words("podnet+cscct", "finetune.epochs=1")
+EXTENDED = run_words("si")  # with state of an extension in its checkpoints
 COMPARE = ("compare", "lucir", "lucir+cscct", "--seeds", "1", *sets(*TINY), "--out", "comparison", "--quiet")
 
 

@@ -22,6 +22,7 @@ from typing import IO
 
 LIMIT = 60.0  # seconds, after which a command hangs; the longest takes a few
 MEMORY = 8 << 30  # bytes of address space, so that what asks for much more does not disturb the machine
+COMMAND = str(Path(__file__).with_name("start.py"))  # a file, because `--devices 2` starts it again
 SENTENCE = ("error: ", "Stopped")
 
 
@@ -126,7 +127,7 @@ def _main(arguments: Sequence[str], before: Callable[[], None] | None) -> Callab
     def main() -> None:
         from cscct.cli import main
 
-        sys.argv = ["cscct", *arguments]
+        sys.argv = [COMMAND, *arguments]
         if before is not None:
             before()
         main()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -163,6 +164,48 @@ def saving_of_versions(counts: Sequence[int]) -> dict[str, dict[str, float]]:
     return found
 
 
+def adding_classes(each: int, counts: Sequence[int]) -> dict[str, dict[str, float]]:
+    """A model that learns one class after another, each from some feature vectors, and then predicts."""
+    torch.set_num_threads(1)
+    rng, model, spent = np.random.default_rng(0), IncrementalClassifier(None), list[float]()
+    before, results = held(), dict[str, dict[str, float]]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of scikit-learn: many labels for so few images
+        for label in range(1, max(counts) + 1):
+            rows = 2 * rng.normal(size=64) + rng.normal(size=(each, 64))
+            spent.append(_cpu_seconds(lambda rows=rows, label=label: model.learn(rows, [label] * each, quiet=True)))  # type: ignore[misc]
+            if label in counts:
+                results[str(label)] = {
+                    "median of 50 steps, CPU ms": 1000 * median(spent[-50:]),
+                    "all steps, CPU s": sum(spent),
+                    "all steps, CPU ms per image": 1000 * sum(spent) / (each * label),
+                    "held, MB": held() - before,
+                }
+    return results
+
+
+def photos_into_classes(pairs: Sequence[tuple[int, int]]) -> dict[str, dict[str, float]]:
+    """A model of many classes, with the features of ten photos each, that learns a few more of a new class; and then
+    predicts, which needs a fit. The features have as many dimensions as those of the default network."""
+    torch.set_num_threads(1)
+    rng, results = np.random.default_rng(0), dict[str, dict[str, float]]()
+    for photos, classes in pairs:
+        rows = np.repeat(2 * rng.normal(size=(classes, 1280)), 10, axis=0) + rng.normal(size=(10 * classes, 1280))
+        model = IncrementalClassifier(None).learn(rows, [i // 10 for i in range(len(rows))], quiet=True)
+        new = 2 * rng.normal(size=1280) + rng.normal(size=(photos, 1280))
+        results[f"{photos} into {classes}"] = {
+            "learn, CPU s": _cpu_seconds(lambda new=new, model=model: model.learn(new, [-1] * len(new), quiet=True)),  # type: ignore[misc]
+            "first prediction, CPU s": _cpu_seconds(lambda new=new, model=model: model.predict(new)),  # type: ignore[misc]
+        }
+    return results
+
+
+def _cpu_seconds(function: Callable[[], object]) -> float:
+    started = time.process_time()
+    function()
+    return time.process_time() - started
+
+
 def _stored_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
@@ -187,13 +230,17 @@ def measure(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
     results["classes"] = {str(count): losses_of_classes(count) for count in classes}
     results["exemplars"] = {str(count): ranking_of_exemplars(count) for count in exemplars}
     results["versions"] = saving_of_versions((2, 4) if size.tiny else (10, 100, 200))
-    for name in ("classes", "exemplars", "versions"):
+    steps, pairs = ((2, 4), [(2, 3)]) if size.tiny else ((10, 100, 500, 1000, 2000), [(6, 500), (5, 1100)])
+    for each in (1, 5):
+        results[f"classes of {each}"] = alone(adding_classes, each, steps)
+    results["photos"] = alone(photos_into_classes, pairs)
+    for name in ("classes", "exemplars", "versions", "classes of 1", "classes of 5", "photos"):
         for count, values in results[name].items():
             say(f"{count} {name}: " + describe(values))
     return results
 
 
-def alone(function: Callable[..., dict[str, float]], *arguments: Any) -> dict[str, float]:
+def alone(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
     """In a separate process."""
     with ProcessPoolExecutor(1, get_context(HOW_TO_START)) as child:
         return child.submit(function, *arguments).result()

@@ -12,6 +12,8 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
 from cscct import IncrementalClassifier, RunFailed, UserError
+from cscct.classifier import evaluation
+from cscct.classifier.state import DeferredFit
 from cscct.features import PREDICTORS
 from small_models import Colours, blobs, colours_model, pictures
 
@@ -268,3 +270,43 @@ def test_values_that_are_not_finite_are_an_error() -> None:
     for predict in (model.predict, model.predict_proba, model.top):
         with pytest.raises(RunFailed, match="not finite"):
             predict(x)
+
+
+def test_a_fit_that_is_not_needed_is_deferred(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    x, y = blobs(4, 9)
+    whole = IncrementalClassifier(None).learn(x, y)
+    monkeypatch.setattr("cscct.classifier.step.worth_measuring", lambda *_, **__: False)
+    fits = []
+    compute = DeferredFit.compute
+    monkeypatch.setattr(DeferredFit, "compute", lambda self: fits.append(len(self.classes)) or compute(self))
+    model = IncrementalClassifier(None)
+    for label in range(4):
+        model.learn(x[y == label], y[y == label])
+    model.rename({3: 7})
+    assert fits == [1]  # the second step reports the accuracy before it
+    np.testing.assert_array_equal(model.predict_proba(x), whole.predict_proba(x))
+    assert model.predict(x[y == 3])[0] == 7
+    np.testing.assert_array_equal(model.unknown_scores(x), whole.unknown_scores(x))
+    model.save(tmp_path / "model")
+    assert fits == [1, 4]
+    loaded = IncrementalClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(x), whole.predict_proba(x))
+
+
+def test_measurements_take_time_proportional_to_the_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = []
+    predict = evaluation.left_out_predictions
+    monkeypatch.setattr(
+        evaluation,
+        "left_out_predictions",
+        lambda fit, classes, *rest: measured.append(classes) or predict(fit, classes, *rest),
+    )
+    monkeypatch.setattr(evaluation, "BUDGET_OF_A_VECTOR", 1e7)
+    x, y = blobs(60, 3)
+    model = IncrementalClassifier(None)
+    for label in range(60):
+        model.learn(x[y == label], y[y == label])
+    costs = [3 * len(classes) for classes in measured]
+    assert sum(costs) < 15 * len(x)  # measuring in each step would be 30 times the images
+    assert "was not measured again" in " ".join(model.report_.notes)
+    assert len(model.report_.after) == 60

@@ -10,7 +10,7 @@ import torch
 
 from cscct.features import PREDICTORS, ClassStatistics, discriminant, left_out_predictions, near_duplicates
 from cscct.features.discriminant import GaussianClasses, fit_lda
-from cscct.features.left_out import FoldFit
+from cscct.features.left_out import FoldFit, select_samples
 from cscct.features.regression import fit_ridge
 from feature_classes import classes, statistics
 
@@ -118,3 +118,14 @@ def _without_fold(features: list[torch.Tensor], fit: FoldFit, start: int) -> lis
     fold = fit.folds[0][1]
     rest = [rows[folds != fold] for rows, folds in zip(features[start:], fit.folds[start:], strict=True)]
     return [part if len(part) else rows for rows, part in zip(features[start:], rest, strict=True)]
+
+
+def test_selected_samples_of_many_classes_do_not_depend_on_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cscct.features.left_out.MAX_SELECTED", 5)
+    rows = torch.randn(20, 3, 4, generator=torch.Generator().manual_seed(0))
+    classes = [ClassStatistics.of(samples) for samples in rows]
+    order = torch.randperm(20, generator=torch.Generator().manual_seed(1)).tolist()
+    selected, shuffled = (select_samples([classes[label] for label in labels]) for labels in (range(20), order))
+    assert len(selected.labels.unique()) == 5
+    assert len(selected.labels) == 10
+    assert sorted(selected.labels.tolist()) == sorted(order[label] for label in shuffled.labels)

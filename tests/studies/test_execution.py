@@ -84,3 +84,14 @@ def test_a_stop_in_this_process(tmp_path: Path) -> None:
         execute_plan(runs, IN_PROCESS, datasets, listener=listener, stop=lambda: bool(listener.parts))
     assert any((runs[0].folder.path / "checkpoints").glob("*.json"))
     assert execute_plan(runs, IN_PROCESS, datasets).states[runs[0].name] == "finished"
+
+
+def test_a_plugin_that_ends_the_process_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def value(*_: object) -> None:
+        raise SystemExit(0)
+
+    monkeypatch.setattr("cscct.losses.WeightedSum.__call__", value)
+    datasets = DatasetCache(None, print, in_memory={"digits": in_memory()})
+    runs = plan(tmp_path, datasets)[:1]
+    assert execute_plan(runs, IN_PROCESS, datasets).states[runs[0].name] == "failed"
+    assert "ended the process" in runs[0].folder.result()["error"]

@@ -197,7 +197,7 @@ class IncrementalClassifier(Model, ClassifierMixin, BaseEstimator):  # type: ign
         """
         self._require_classes()
         removed = select_labels(labels, self.classes_.tolist())
-        state = self.state_
+        state = self.state_.completed if self.state_.training is not None else self.state_
         kept = [index for index, label in enumerate(state.statistics) if label not in removed]
         statistics = {label: stats for label, stats in state.statistics.items() if label not in removed}
         exemplars = {label: images for label, images in state.exemplars.items() if label not in removed}

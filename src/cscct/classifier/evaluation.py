@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated
 
@@ -21,13 +21,15 @@ from ..features import (
     left_out_predictions,
     near_duplicates,
 )
-from ..features.left_out import NEAR, SAME
+from ..features.left_out import MAX_SELECTED, NEAR, SAME
 from .labels import Label
 
 Statistics = Mapping[Label, ClassStatistics]
 Confusion = dict[Label, Counter[Label]]  # true class -> predicted class -> count
 Accuracy = dict[str, Annotated[list[int], Field(min_length=2, max_length=2)]]  # class -> [correct, tested]
-BUDGET = 3e10  # multiplications that a measurement may always take: about a second
+# Multiplications (3·10¹⁰ take about a second) that a measurement may take for each image learned since the last one
+BUDGET_OF_A_PHOTO = 3e9
+BUDGET_OF_A_VECTOR = 1e8
 GROWTH = 1.1  # beyond the budget, accuracy is measured again when a model has this many times the images
 
 
@@ -124,9 +126,9 @@ class Evaluation:
             labels: Labels of the classes of the model.
         """
         confusion: Confusion = {label: Counter() for label in labels}
-        pairs, counts = torch.stack([self.true, self.predicted], dim=1).unique(dim=0, return_counts=True)
-        for (true, predicted), count in zip(pairs.tolist(), counts.tolist(), strict=True):
-            confusion[labels[true]][labels[predicted]] = count
+        pairs, counts = (self.true.long() * len(labels) + self.predicted).unique(return_counts=True)
+        for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
+            confusion[labels[pair // len(labels)]][labels[pair % len(labels)]] = count
         return confusion
 
 
@@ -135,6 +137,27 @@ def accuracies(confusion: Confusion) -> Accuracy:
     if len(confusion) < 2:
         return {str(label): [0, 0] for label in confusion}
     return {str(label): [counts[label], counts.total()] for label, counts in confusion.items()}
+
+
+def duplicate_groups(classes: Sequence[ClassStatistics], *, images: bool) -> Groups:
+    """Return the groups of near-duplicates of each class.
+
+    Args:
+        classes: Statistics of each class.
+        images: Whether the features are those of images. Of other features only equal ones are grouped.
+    """
+    return near_duplicates(classes, NEAR if images else SAME)
+
+
+def count_duplicates(labels: Iterable[Label], groups: Groups) -> dict[str, int]:
+    """Return how many images of each class are near-duplicates of another image of the class.
+
+    Args:
+        labels: Labels of the classes.
+        groups: Groups of near-duplicates of each class.
+    """
+    pairs = zip(labels, groups, strict=True)
+    return {str(label): len(group) - int(group.max()) - 1 for label, group in pairs if group is not None}
 
 
 @dataclass(frozen=True)
@@ -162,21 +185,13 @@ class FittedClasses:
             seed: Seed of random numbers.
         """
         classes = list(statistics.values())
-        groups = near_duplicates(classes, NEAR if images else SAME)
+        groups = duplicate_groups(classes, images=images)
         return FittedClasses(predictor.leave_out(classes, groups, seed), classes, groups)
 
     @property
     def predictor(self) -> FittedPredictor:
         """The predictor fitted to all images."""
         return self.fit.predictor
-
-    def near_duplicates(self, labels: Sequence[Label]) -> dict[str, int]:
-        """Return how many images of each class are near-duplicates of another image of the class."""
-        counts = {}
-        for label, groups in zip(labels, self.groups, strict=True):
-            if groups is not None:
-                counts[str(label)] = len(groups) - int(groups.max()) - 1
-        return counts
 
     def evaluate(self, exemplars: Mapping[int, Tensor], tested: Sequence[Tensor] | None = None) -> Evaluation:
         """Predict each photo with a fit without it and without its near-duplicates.
@@ -209,17 +224,25 @@ class FittedClasses:
         return Evaluation(*table, others.images)  # type: ignore[call-arg]
 
 
-def worth_measuring(statistics: Statistics, previous: Evaluation | None) -> bool:
-    """Return whether accuracy is measured in a step: if it is fast, or the model has grown enough since the last time.
+def worth_measuring(statistics: Statistics, previous: Evaluation | None, *, photos: bool) -> bool:
+    """Return whether accuracy is measured in a step: if it costs little compared with the images learned since the last
+    measurement, or the model has grown enough.
 
-    Measuring takes time proportional to images times classes. For models that grow in many small steps, the total then
-    remains proportional to that of the last measurement.
+    A measurement takes time proportional to images times classes. A model that grows in many small steps is measured
+    less and less often, so that the measurements take time proportional to the images in total.
 
     Args:
         statistics: Statistics of each class.
         previous: The last evaluation, if there is one.
+        photos: Whether features are computed from photos, which takes much longer than reading features.
     """
-    images = sum(stats.count for stats in statistics.values())
+    if previous is None:
+        return True
+    images, classes = sum(stats.count for stats in statistics.values()), len(statistics)
+    if images >= GROWTH * int(previous.images):
+        return True
     width = len(next(iter(statistics.values())).total)
-    cost = images * width * (2 * min(width, images) + len(statistics))
-    return previous is None or cost <= BUDGET or images >= GROWTH * int(previous.images)
+    predictions = images * (width * (2 * min(width, images) + classes) + 2e6)  # 2e6: work outside of matrix products
+    selection = 4e4 * min(images, max(MAX_SELECTED, 2 * min(classes, MAX_SELECTED))) * classes
+    budget = BUDGET_OF_A_PHOTO if photos else BUDGET_OF_A_VECTOR
+    return predictions + selection <= budget * max(1, images - int(previous.images))

@@ -104,7 +104,7 @@ class TrainingStep(Step):
 
     def with_training(self, method: str, training_free: str) -> tuple[ModelState, LearnReport]:
         """Train the network on the new classes; with a training-free predictor to compare with, keep the better one."""
-        model, old = self.model, self.state
+        model, old = self.model, self.state.completed
         assert old.reader is not None
         reuse = old.training if old.training is not None and old.training.config.get("method") == method else None
         settings = settings_for(model, old.reader, method) if reuse is None else reuse.settings(model.device)

@@ -74,7 +74,7 @@ class Model:
     @property
     def predictor_(self) -> FittedPredictor | None:
         """Predictor on features; None for the classifier of the network."""
-        return self.state_.predictor
+        return self.state_.completed.predictor
 
     @property
     def reader_(self) -> NetworkReader:
@@ -277,7 +277,7 @@ class Model:
     def novelty_(self) -> NoveltyDetector:
         """Detector of images that resemble none of the classes; computed when first needed."""
         if self._novelty is None:
-            self._novelty = NoveltyDetector(list(self.statistics_.values()), self.state_.novelty)
+            self._novelty = NoveltyDetector(list(self.statistics_.values()), self.state_.completed.novelty)
         return self._novelty
 
     def _best(self, log_probabilities: Tensor, k: int) -> list[list[tuple[Label, float]]]:

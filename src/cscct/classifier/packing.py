@@ -124,7 +124,7 @@ def pack(model: IncrementalClassifier) -> tuple[Packed, dict[str, bytes]]:
     files = _Files()
     params = model.get_params(deep=False)
     name = params.pop("backbone")
-    state = model.state_
+    state = model.state_.completed
     classes = []
     for label, stats in state.statistics.items():
         tensors = {f.name: getattr(stats, f.name) for f in fields(stats) if isinstance(getattr(stats, f.name), Tensor)}

@@ -158,14 +158,14 @@ def similar_classes(statistics: Statistics, new: Sequence[Label]) -> dict[str, l
     Returns:
         For each new class, pairs of a previous class and the cosine similarity of the class means, most similar first.
     """
-    means = {label: F.normalize(stats.directions, dim=0) for label, stats in statistics.items()}
-    old = [label for label in statistics if label not in set(new)]
+    added = set(new)
+    old = [label for label in statistics if label not in added]
     if not old:
         return {str(label): [] for label in new}
-    rows = torch.stack([means[label] for label in old])
+    rows = F.normalize(torch.stack([statistics[label].directions for label in old]), dim=1)
     similar = {}
     for label in new:
-        cosines = rows @ means[label]
+        cosines = rows @ F.normalize(statistics[label].directions, dim=0)
         top = cosines.topk(min(SIMILAR, len(old))).indices.tolist()
         similar[str(label)] = [(str(old[i]), round(float(cosines[i]), 4)) for i in top]
     return similar

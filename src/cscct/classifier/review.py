@@ -58,7 +58,7 @@ def suspicious(state: ModelState) -> list[ReviewPhoto]:
         state: State of a model.
     """
     table, labels = state.evaluation, list(state.statistics)
-    if table is None or len(labels) < 2:
+    if table is None or len(labels) < 2 or not state.photos:
         return []
     rows = torch.nonzero((table.predicted != table.true) & (table.position >= 0))[:, 0]
     rows = rows[table.own[rows].argsort(stable=True)]

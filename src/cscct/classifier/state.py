@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
 
 from ..config.schema import build_predictor
-from ..features import PREDICTORS, ClassStatistics, FittedPredictor, LinearPredictor, Predictor
+from ..features import PREDICTORS, ClassStatistics, FittedPredictor, Groups, LinearPredictor, Predictor
 from .evaluation import Evaluation, FittedClasses
 from .labels import Label
 from .parameters import training_free_predictor
 from .photos import ClassPhotos
 from .reader import NetworkReader
 from .training import TrainingState
-from .unknown import NoveltyCalibration
+from .unknown import NoveltyCalibration, NoveltyDetector
 
 if TYPE_CHECKING:
     from .estimator import IncrementalClassifier
+
+
+@dataclass(frozen=True)
+class DeferredFit:
+    """A fit of a training-free predictor that is computed when it is first needed, not in each learning step.
+
+    Attributes:
+        part: The predictor.
+        classes: Statistics of each class.
+        groups: Groups of near-duplicates of each class.
+        seed: Seed of random numbers.
+    """
+
+    part: Predictor
+    classes: list[ClassStatistics]
+    groups: Groups
+    seed: int
+
+    def compute(self) -> FittedClasses:
+        """Fit the predictor."""
+        return FittedClasses(self.part.leave_out(self.classes, self.groups, self.seed), self.classes, self.groups)
 
 
 @dataclass(frozen=True)
@@ -28,7 +50,7 @@ class ModelState:
     Attributes:
         reader: The network and its image format; None if the model reads features.
         statistics: Of the features of each class, in the order of `classes_`.
-        predictor: What predicts from features; None for the classifier of the network itself.
+        predictor: What predicts from features; None for the classifier of the network itself, or if it is deferred.
         exemplars: Encoded images of each class, in rank order.
         training: Of a network that comes from a run or was trained; else None.
         photos: What is known of the photos of each class, in the order of their features; empty if the model reads
@@ -36,6 +58,7 @@ class ModelState:
         evaluation: Predictions of the photos by classifiers computed without them; None if not measured.
         thumbnails: Small images of photos that look mislabelled, by identity.
         novelty: Calibration of the detection of unknown images; None if it was not measured with the predictor.
+        deferred: The fit that gives `predictor` and `novelty`, if it was not needed yet; see `completed`.
     """
 
     reader: NetworkReader | None
@@ -47,6 +70,16 @@ class ModelState:
     evaluation: Evaluation | None = None
     thumbnails: dict[str, bytes] = field(default_factory=dict)
     novelty: NoveltyCalibration | None = None
+    deferred: DeferredFit | None = None
+
+    @cached_property
+    def completed(self) -> ModelState:
+        """The state with predictor and calibration, which are computed at the first access if they were deferred."""
+        if self.deferred is None:
+            return self
+        fitted = self.deferred.compute()
+        novelty = NoveltyDetector(fitted.classes).calibrate(fitted.classes, fitted.fit, fitted.groups)
+        return replace(self, predictor=fitted.predictor, novelty=novelty, deferred=None)
 
 
 def predictor_name(model: IncrementalClassifier, training: TrainingState) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,14 +15,22 @@ from ..data.encoding import encode, within_budget
 from ..data.inputs import Item
 from ..data.registry import Progress, no_progress
 from ..features import ClassStatistics, herd
-from .evaluation import Evaluation, FittedClasses, Statistics, accuracies, worth_measuring
+from .evaluation import (
+    Evaluation,
+    FittedClasses,
+    Statistics,
+    accuracies,
+    count_duplicates,
+    duplicate_groups,
+    worth_measuring,
+)
 from .exemplars import choose_exemplars, held_out
 from .labels import Label
 from .photos import ClassPhotos
 from .reader import ImageOutputs, NetworkReader
 from .report import FOLDS, HELD_OUT_FOLD, LearnReport, new_confusions, similar_classes
 from .review import with_thumbnails
-from .state import ModelState, fit_predictor, predictor_name, statistics_predictor
+from .state import DeferredFit, ModelState, fit_predictor, predictor_name, statistics_predictor
 from .training_images import TrainingImages
 from .unknown import NoveltyDetector
 
@@ -29,8 +38,9 @@ if TYPE_CHECKING:
     from .estimator import IncrementalClassifier
 
 NOT_MEASURED = (
-    "The accuracy was not measured again: for a model of this size it is measured when the number of images has grown "
-    "by 10 %. The figures are those of the last measurement; `cscct test` measures on images of your own."
+    "The accuracy was not measured again: for a model of this size it is measured when more images were learned, at the "
+    "latest when their number has grown by 10 %. The figures are those of the last measurement; `cscct test` measures on "
+    "images of your own."
 )
 
 
@@ -70,8 +80,11 @@ class Step:
     def without_training(self, predictor: str, notes: list[str]) -> tuple[ModelState, LearnReport]:
         """Extend the statistics and exemplars; the network stays as it is."""
         statistics = self._extended(predictor)
+        measures = self.evaluate and worth_measuring(
+            statistics, self.state.evaluation, photos=self.state.reader is not None
+        )
         photos = self._extended_photos()
-        exemplars = self._extended_exemplars(statistics, photos)
+        exemplars = self._extended_exemplars(statistics, photos, measures)
         training = self.state.training
         if training is not None:
             means = torch.stack([_direction(s) for s in statistics.values()]).float()
@@ -79,31 +92,35 @@ class Step:
             training = replace(training, means=means, stored=stored)
         self.progress("evaluating", 0, 1)
         before = self._before(predictor)
-        fitted = self._fitted(predictor, statistics)
-        state = replace(self.state, statistics=statistics, training=training)
-        head = fit_predictor(predictor, state, self.model.random_state, fitted)
-        after, novelty = before, None
-        if self.evaluate and worth_measuring(statistics, before):
-            after = self._measured(fitted, list(statistics))
-            if training is None:  # images that a network was trained on say little about unknown ones
-                novelty = NoveltyDetector(fitted.classes).calibrate(fitted.classes, fitted.fit, fitted.groups)
-        elif self.evaluate:
-            notes = [*notes, NOT_MEASURED]
-        self.progress("evaluating", 1, 1)
+        deferred = self._deferred(predictor, statistics)
         state = replace(
-            state,
+            self.state,
             statistics=statistics,
-            predictor=head,
+            predictor=None,
             exemplars=exemplars,
             training=training,
             photos=photos,
-            evaluation=after,
-            novelty=novelty,
+            evaluation=before,
+            novelty=None,
+            deferred=deferred,
         )
-        state = with_thumbnails(state, self.images, self.model.memory_mb)
-        report = self.report(before, after, statistics, notes)
-        detection = None if novelty is None else novelty.detection_rate()
-        near = fitted.near_duplicates(list(statistics))
+        if measures or training is not None or not _can_wait(deferred):
+            fitted = deferred.compute()
+            head = fit_predictor(predictor, state, self.model.random_state, fitted)
+            state = replace(state, predictor=head, deferred=None)
+            if measures:
+                state = replace(state, evaluation=self._measured(fitted, list(statistics)))
+            if training is None:  # images that a network was trained on say little about unknown ones
+                novelty = NoveltyDetector(fitted.classes).calibrate(fitted.classes, fitted.fit, fitted.groups)
+                state = replace(state, novelty=novelty)
+        if measures:
+            state = with_thumbnails(state, self.images, self.model.memory_mb)
+        elif self.evaluate:
+            notes = [*notes, NOT_MEASURED]
+        self.progress("evaluating", 1, 1)
+        report = self.report(before, state.evaluation, statistics, notes)
+        detection = None if state.novelty is None else state.novelty.detection_rate()
+        near = count_duplicates(statistics, deferred.groups)
         return state, replace(report, near_duplicates=near, unknown_detection=detection)
 
     def _extended(self, predictor: str) -> dict[Label, ClassStatistics]:
@@ -128,14 +145,16 @@ class Step:
             photos[label] = replace(known, photos=(*known.photos, *(self.images.photos[index] for index in indices)))
         return photos
 
-    def _extended_exemplars(self, statistics: Statistics, photos: dict[Label, ClassPhotos]) -> dict[Label, list[bytes]]:
+    def _extended_exemplars(
+        self, statistics: Statistics, photos: dict[Label, ClassPhotos], measures: bool
+    ) -> dict[Label, list[bytes]]:
         """Exemplars of all classes within the budget; their identities are added to `photos`. Each kept exemplar is
-        read at most once; its features are also used to evaluate classes of which only sums are kept."""
+        read at most once; if accuracy is measured, its features serve classes of which only sums are kept."""
         model, reader = self.model, self.state.reader
         exemplars = dict(self.state.exemplars)
         if reader is None:
             return within_budget(exemplars, model.memory_mb)
-        summed = {label for label, stats in statistics.items() if stats.samples is None}
+        summed = {label for label, stats in statistics.items() if measures and stats.samples is None}
         needed = [label for label in exemplars if label in self.members or label in summed]
         features = read_by_class(reader, {label: exemplars[label] for label in needed}) if needed else {}
         if model.memory_mb and model.memory_per_class:
@@ -163,12 +182,12 @@ class Step:
         known = self.state.statistics
         if self.state.evaluation is not None or not known or not self.evaluate:
             return self.state.evaluation
-        return self._measured(self._fitted(predictor, known), list(known))
+        return self._measured(self._deferred(predictor, known).compute(), list(known))
 
-    def _fitted(self, predictor: str, statistics: Statistics) -> FittedClasses:
-        part = statistics_predictor(predictor, self.state.training)
-        images = self.state.reader is not None
-        return FittedClasses.of(part, statistics, images=images, seed=self.model.random_state)
+    def _deferred(self, predictor: str, statistics: Statistics) -> DeferredFit:
+        part, classes = statistics_predictor(predictor, self.state.training), list(statistics.values())
+        groups = duplicate_groups(classes, images=self.state.reader is not None)
+        return DeferredFit(part, classes, groups, self.model.random_state)
 
     def _measured(self, fitted: FittedClasses, labels: Sequence[Label]) -> Evaluation:
         """Cross-validated predictions. In a trained model only images that were never trained on are meaningful."""
@@ -190,7 +209,8 @@ class Step:
         """Return the report of the step."""
         known, labels = list(self.state.statistics), list(statistics)
         old = before.confusion(known) if before is not None else {}
-        new = after.confusion(labels) if after is not None else {}
+        new = after.confusion(labels) if after is not None and after is not before else {}
+        new = {label: old.get(label, Counter()) for label in labels} if before is not None and after is before else new
         return LearnReport(
             new=[str(label) for label in self.new],
             extended=[str(label) for label in self.members if label not in self.new],
@@ -203,6 +223,11 @@ class Step:
             problems=self.images.problems,
             notes=notes,
         )
+
+
+def _can_wait(deferred: DeferredFit) -> bool:
+    """Return whether a fit cannot fail for lack of samples, in which case the learning step must fail."""
+    return not deferred.part.reads_samples or all(stats.samples is not None for stats in deferred.classes)
 
 
 def _direction(statistics: ClassStatistics) -> Tensor:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -112,7 +113,7 @@ class NoveltyDetector:
 
     Args:
         classes: Statistics of the classes.
-        calibration: Result of `calibrate`; by default that of the similarities alone.
+        calibration: Result of `calibrate`; by default that of the similarities alone, computed when first needed.
     """
 
     def __init__(self, classes: Sequence[ClassStatistics], calibration: NoveltyCalibration | None = None):
@@ -124,7 +125,12 @@ class NoveltyDetector:
         pooled = torch.stack([mean.double(), std.double()]).expand_as(moments)
         self.moments = (torch.where(moments.isfinite(), moments, pooled) + pooled) / 2
         self.deviations = self.moments[:, 1].clamp(min=1e-3)
-        self.calibration = calibration or self.calibrate(classes)
+        self._classes, self._calibration = classes, calibration
+
+    @cached_property
+    def calibration(self) -> NoveltyCalibration:
+        """How scores of known and unknown images are distributed."""
+        return self._calibration or self.calibrate(self._classes)
 
     def scores(self, features: Tensor, log_probabilities: Tensor) -> Tensor:
         """Return the scores of images.

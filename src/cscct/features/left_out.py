@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from .linear import FittedPredictor
@@ -121,19 +120,16 @@ def near_duplicates(classes: Sequence[ClassStatistics], ratio: float = NEAR) -> 
     Returns:
         Groups of each class.
     """
-    distances: list[Tensor | None] = []
-    for stats in classes:
-        unit = None if stats.samples is None or stats.count < 2 else F.normalize(stats.samples.float(), dim=1)
-        distances.append(None if unit is None else (2 - 2 * unit @ unit.T).clamp(min=0))
-    typical = sorted(float(_pairs(rows).quantile(0.5)) for rows in distances if rows is not None)
+    typical = sorted(stats.pair_distances[0] for stats in classes if stats.pair_distances is not None)
     scale = typical[len(typical) // 2] if typical else 0.0
     limit = max(ratio * scale, 1e-6)
-    return [None if rows is None else _components(rows <= limit) for rows in distances]
+    return [_groups(stats, limit) for stats in classes]
 
 
-def _pairs(distances: Tensor) -> Tensor:
-    values = distances[tuple(torch.triu_indices(len(distances), len(distances), 1))]
-    return values[:: len(values) // 100_000 + 1]  # quantile() has an upper limit
+def _groups(stats: ClassStatistics, limit: float) -> Tensor | None:
+    pairs = stats.pair_distances
+    distances = stats.unit_distances() if pairs is not None and pairs[1] <= limit else None
+    return None if distances is None else _components(distances <= limit)
 
 
 def _components(near: Tensor) -> Tensor | None:
@@ -149,7 +145,9 @@ def _components(near: Tensor) -> Tensor | None:
 
 def select_samples(classes: Sequence[ClassStatistics], groups: Groups | None = None) -> LeftOutSamples:
     """Return samples on which hyperparameters are selected: one of each group, at most about `MAX_SELECTED`, evenly
-    spaced within each class. Classes without stored samples or with a single group are skipped.
+    spaced within each class. Classes without stored samples or with a single group are skipped. Of more than
+    `MAX_SELECTED` classes, two samples of so many classes are selected, evenly spaced in the order of the norms of
+    their means, which does not depend on the order of learning.
 
     Args:
         classes: Statistics of each class, in the order of the labels.
@@ -157,12 +155,24 @@ def select_samples(classes: Sequence[ClassStatistics], groups: Groups | None = N
     """
     limit = max(2, MAX_SELECTED // len(classes))
     builder = _Builder(classes[0].rows[:0])
-    for label, stats in enumerate(classes):
+    for label in _selected_classes(classes):
+        stats = classes[label]
         members = _members(stats, None if groups is None else groups[label])
         if len(members) > 1:
             chosen = torch.linspace(0, len(members) - 1, min(len(members), limit)).round().long().tolist()
             builder.add(stats, label, [members[index] for index in chosen], first_only=True)
     return builder.samples()
+
+
+def _selected_classes(classes: Sequence[ClassStatistics]) -> list[int]:
+    if len(classes) <= MAX_SELECTED:
+        return list(range(len(classes)))
+    norms = torch.stack([stats.mean for stats in classes]).norm(dim=1)
+    several = torch.tensor([stats.samples is not None and stats.count > 1 for stats in classes])
+    ranked = norms.argsort()
+    ranked = ranked[several[ranked]]
+    chosen = torch.linspace(0, len(ranked) - 1, min(len(ranked), MAX_SELECTED)).round().long()
+    return sorted(ranked[chosen].tolist())
 
 
 def left_out_predictions(

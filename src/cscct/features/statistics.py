@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -99,6 +100,23 @@ class ClassStatistics:
     def centred(self) -> Tensor:
         """Matrix A of shape (r, d), float64, where AᵀA is the scatter matrix of the features around their mean."""
         return self.rows.double() - self.mean if self.samples is not None else self.rows.double()
+
+    def unit_distances(self) -> Tensor | None:
+        """Return the squared distances of the unit features, shape (count, count); None without two stored samples."""
+        if self.samples is None or self.count < 2:
+            return None
+        unit = F.normalize(self.samples.float(), dim=1)
+        return (2 - 2 * unit @ unit.T).clamp(min=0)
+
+    @cached_property
+    def pair_distances(self) -> tuple[float, float] | None:
+        """Median and minimum of the squared distances of pairs of unit features; None without two stored samples."""
+        distances = self.unit_distances()
+        if distances is None:
+            return None
+        values = distances[tuple(torch.triu_indices(self.count, self.count, 1))]
+        sampled = values[:: len(values) // 100_000 + 1]  # quantile() has an upper limit
+        return float(sampled.quantile(0.5)), float(values.min())
 
 
 class Spectrum(NamedTuple):

@@ -154,3 +154,13 @@ def test_concurrent_requests_succeed_or_get_503(folder: Path) -> None:
         assert sum(answer.status_code == 200 for answer in answers) >= 4
         assert all("retry-after" in answer.headers for answer in answers if answer.status_code == 503)
         assert ask(0).status_code == 200
+
+
+def test_a_body_that_is_not_read_is_no_server_error(folder: Path) -> None:
+    with serving(folder, token="a-secret-token") as address:
+        host, port = address.removeprefix("http://").split(":")
+        for method, path, status in (("POST", "/login", b"401"), ("GET", "/style.css", b"200")):
+            with socket.create_connection((host, int(port)), timeout=30) as connection:
+                lines = [f"{method} {path} HTTP/1.0", "Host: localhost", "Content-Type: ", "Content-Length: 1000000000"]
+                connection.sendall("\r\n".join([*lines, "", "{}"]).encode())
+                assert connection.recv(100)[9:12] == status

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from fastapi import FastAPI, Form, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
+from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from ... import __version__
 from ...errors import RunFailed, UserError
@@ -84,25 +84,28 @@ def _add_page(app: FastAPI) -> None:
 
 def _sender(file: Path) -> Callable[[], Response]:
     def send() -> Response:
-        return FileResponse(file, media_type=TYPES[file.suffix])
+        return _page_file(file)
 
     return send
 
 
-def _add_login(app: FastAPI, secret: Token) -> None:
-    def form(status: int) -> Response:
-        return FileResponse(PAGE / "login.html", status, media_type="text/html")
+def _page_file(file: Path, status: int = 200) -> Response:
+    """Return a file of the page. `FileResponse` would read the body of the request while it responds, and a body beyond
+    the limits would become a server error."""
+    return Response(file.read_bytes(), status, media_type=TYPES[file.suffix])
 
+
+def _add_login(app: FastAPI, secret: Token) -> None:
     def log_in(request: Request, text: str) -> Response:
         if not secret.matches(text):
-            return form(401)
+            return _page_file(PAGE / "login.html", 401)
         response = RedirectResponse("/", 303)
         secret.log_in(response, secure=request.url.scheme == "https")
         return response
 
     @app.get("/login", include_in_schema=False)
     def show_login(request: Request, token: Annotated[str, Query()] = "") -> Response:
-        return log_in(request, token) if token else form(200)
+        return log_in(request, token) if token else _page_file(PAGE / "login.html")
 
     @app.post("/login", include_in_schema=False)
     def check_login(request: Request, token: Annotated[str, Form()] = "") -> Response:
