@@ -53,6 +53,7 @@ build: $(VENV)/.installed-dev
 # The tables and pictures of measured accuracies, from studies/records.
 evidence: $(VENV)/.installed-dev
 	$(BIN)/python studies/tables.py
+	$(BIN)/python studies/leaderboard.py
 	$(BIN)/python studies/figures.py
 
 # The pictures in docs/images. Needs chromium; a few minutes.
