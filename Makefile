@@ -42,6 +42,7 @@ lint: $(VENV)/.installed-dev
 # The site, with the reference from the docstrings, in build/docs. A warning is an error.
 docs: $(VENV)/.installed-dev
 	$(BIN)/python docs/settings_reference.py
+	$(BIN)/python docs/methods_reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Source distribution and wheel in dist/, and a check of their metadata.
