@@ -42,6 +42,7 @@ lint: $(VENV)/.installed-dev
 # The site, with the reference from the docstrings, in build/docs. A warning is an error.
 docs: $(VENV)/.installed-dev
 	$(BIN)/python docs/settings_reference.py
+	$(BIN)/python docs/methods_reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Source distribution and wheel in dist/, and a check of their metadata.
@@ -53,6 +54,7 @@ build: $(VENV)/.installed-dev
 # The tables and pictures of measured accuracies, from studies/records.
 evidence: $(VENV)/.installed-dev
 	$(BIN)/python studies/tables.py
+	$(BIN)/python studies/leaderboard.py
 	$(BIN)/python studies/figures.py
 
 # The pictures in docs/images. Needs chromium; a few minutes.

@@ -9,6 +9,8 @@ precision. tables.py and figures.py read these files.
 from __future__ import annotations
 
 import csv
+import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ from typing import Any
 from cscct.analysis.load import StoredRun, find_runs, read_run
 from cscct.analysis.statistics import METRICS
 from cscct.features import DEFAULT_PREDICTORS
+from cscct.runs.folder import EXEMPLARS, MODEL
+from cscct.storage import read_tensors
 
 RECORDS = Path(__file__).parent / "records"
 SETTINGS = {
@@ -27,6 +31,8 @@ SETTINGS = {
 KEY = ("method", "seed", "variant", *SETTINGS)
 COLUMNS = (*KEY, "version", "status", "tasks", "prediction", *METRICS)
 COLUMNS += (*(f"{name}.{metric}" for name in DEFAULT_PREDICTORS for metric in METRICS[:2]), "curve")
+COLUMNS += ("seconds_after_first", "parameters", "kept_bytes")
+BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 def row(run: StoredRun, variant: str) -> dict[str, Any]:
@@ -39,7 +45,29 @@ def row(run: StoredRun, variant: str) -> dict[str, Any]:
         for prediction, summary in run.result["summary"].items():
             entry |= {f"{prediction}.{metric}": rounded(summary[metric]) for metric in METRICS[:2]}
         entry["curve"] = " ".join(f"{task['accuracy'][run.headline]:.2f}" for task in run.result["tasks"])
+        entry |= costs(run)
     return entry
+
+
+def costs(run: StoredRun) -> dict[str, int | float]:
+    """Return what a finished run takes.
+
+    Returns:
+        Seconds of all tasks but the first, which runs may share; parameters of the final network; and bytes of what is
+        kept for the next task besides the network: exemplars as 8-bit pixels, their stored targets and the state of
+        the extension.
+    """
+    model, metadata = read_tensors(run.path / MODEL)
+    weights = {name: tensor for name, tensor in model.items() if name.startswith(("backbone.", "head."))}
+    kept, _ = read_tensors(run.path / EXEMPLARS)
+    state = sum(tensor.nbytes for name, tensor in kept.items() if name.startswith(("stored.", "extension.")))
+    images = sum(name.startswith("images.") for name in kept)
+    pixels = int(metadata["channels"]) * math.prod(json.loads(metadata["image_size"]))
+    return {
+        "seconds_after_first": round(sum(task["seconds"] for task in run.result["tasks"][1:]), 1),
+        "parameters": sum(tensor.numel() for name, tensor in weights.items() if not name.endswith(BUFFERS)),
+        "kept_bytes": images * pixels + state,
+    }
 
 
 def rounded(value: float | None) -> float | None:

@@ -451,3 +451,35 @@ def class_decorrelation(features: Array, labels: Array) -> float:
         total += float((correlations[~np.eye(len(correlations), dtype=bool)] ** 2).mean())
         samples += len(rows)
     return total / max(samples, 1)
+
+
+def similarity_shares(vectors: Array, temperature: float) -> Array:
+    """Softmax of the cosines of each vector to all others; 0 to itself."""
+    shares = np.zeros((len(vectors), len(vectors)))
+    for i in range(len(vectors)):
+        others = [j for j in range(len(vectors)) if j != i]
+        shares[i, others] = softmax(np.array([cosine(vectors[i], vectors[j]) / temperature for j in others]))
+    return shares
+
+
+def asymmetric_contrast(vectors: Array, labels: Array, is_new: Array, temperature: float = 0.5) -> float:
+    shares, total = similarity_shares(vectors, temperature), 0.0
+    for i in range(len(vectors)):
+        same = [j for j in range(len(vectors)) if j != i and labels[j] == labels[i]]
+        if is_new[i]:
+            total -= sum(math.log(shares[i, j]) for j in same) / len(same)
+    return total / len(vectors)
+
+
+def relation_distillation(student: Array, teacher: Array, temperature: float, teacher_temperature: float) -> float:
+    p, q = similarity_shares(teacher, teacher_temperature), similarity_shares(student, temperature)
+    pairs = [(i, j) for i in range(len(p)) for j in range(len(p)) if i != j]
+    return -sum(float(p[i, j]) * math.log(q[i, j]) for i, j in pairs) / len(p)
+
+
+def channel_distance(student: Array, teacher: Array, importance: Array) -> float:
+    total = 0.0
+    for k, c in np.ndindex(student.shape[:2]):
+        a, b = (maps[k, c].ravel() ** 2 for maps in (student, teacher))
+        total += float(importance[c]) * length(a / length(a) - b / length(b))
+    return total / (student.shape[0] * student.shape[1])

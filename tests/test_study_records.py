@@ -12,9 +12,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import cscct
 from conftest import run_quietly
 from cscct.losses import TERMS
-from cscct.methods import ADDONS
+from cscct.methods import ADDONS, METHODS
 from cscct.studies.grid import parse_study, plan_study
 from cscct.yamltext import read_config
 
@@ -67,6 +68,9 @@ def test_a_record_contains_the_metrics_of_the_run(tmp_path: Path, monkeypatch: p
     assert len(row["curve"].split()) == int(row["tasks"])
     assert float(row["curve"].split()[-1]) == pytest.approx(result["summary"]["classifier"]["last_accuracy"], abs=0.01)
     assert float(row["apt"]) == pytest.approx(result["summary"]["classifier"]["apt"], abs=1e-4)
+    assert int(row["kept_bytes"]) == 10 * 5 * 64  # five exemplars of 8x8 grey pixels of each digit
+    network = cscct.load(tmp_path / "runs" / "lucir_seed1").reader_.network
+    assert int(row["parameters"]) == sum(parameter.numel() for parameter in network.parameters())
 
 
 def test_a_record_keeps_the_rows_of_other_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,6 +116,32 @@ def test_the_figures_of_the_docs_match_the_records(tmp_path: Path, monkeypatch: 
     figures.main()
     for name in figures.FIGURES:
         assert "<svg" in figures.path(name).read_text()
+
+
+def test_the_leaderboard_matches_the_records() -> None:
+    leaderboard = load("leaderboard")
+    assert leaderboard.PAGE.read_text() == leaderboard.page(), "run `make evidence` to update it"
+    shown = leaderboard.methods_of(["leaderboard", "leaderboard-foster", "leaderboard-pretrained"])
+    assert set(METHODS) <= set(shown)
+
+
+def test_a_leaderboard_of_incomplete_records() -> None:
+    """The best method comes first. A method without records is listed, and an interval needs two seeds."""
+    average, last = "average_incremental_accuracy", "last_accuracy"
+    rows = [
+        {"method": method, "seed": str(seed), average: value, last: value, "parameters": parameters}
+        for method, seed, value, parameters in (
+            ("lucir", 1, "50", "1000"),
+            ("lucir", 2, "52", "1000"),
+            ("der", 1, "60", ""),
+        )
+    ]
+    lines = load("leaderboard").table(["ewc", "lucir", "der"], rows).splitlines()[2:]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    assert [row[0] for row in cells] == ["`der`", "`lucir`", "`ewc`"]
+    assert cells[0][2:] == ["1", "60.0", "60.0", "", "", ""]
+    assert cells[1][2:6] == ["2", "51.0 [38.3, 63.7]", "51.0 [38.3, 63.7]", "1,000"]  # 12.706 / sqrt(2) * sqrt(2)
+    assert cells[2][2:] == ["0", "not run", "", "", "", ""]
 
 
 def test_statistics_match_a_calculation_by_hand() -> None:

@@ -6,8 +6,12 @@ import pytest
 import torch
 
 import cscct
+import oracles
 from conftest import Silent, learner_for, run_quietly
+from cscct.losses import TERMS
+from cscct.methods import EXTENSIONS
 from cscct.nets import GrowingBackbone
+from loss_steps import TASK, make_step
 
 SMALL = ("train.epochs=1", "data.train_per_class=16", "data.classes=6", "protocol.base=2", "protocol.step=2")
 STAGES = {"der": ("stages.classifier.epochs=1",), "memo": (), "foster": ("stages.compression.epochs=1",)}
@@ -43,6 +47,21 @@ def test_model_predicts_the_measured_confusion(method: str, tmp_path: Path) -> N
     predicted = [learner.stream.class_names[index] for index in scores.argmax(dim=1).tolist()]
     correct = sum(a == b for a, b in zip(predicted, names, strict=True))
     assert 100 * correct / len(names) == pytest.approx(result["tasks"][-1]["accuracy"]["classifier"], abs=0.5)
+
+
+@pytest.mark.parametrize("merge_old", [True, False])
+def test_the_auxiliary_loss_matches_loops(merge_old: bool) -> None:
+    """Of the newest features only; old classes are one class, or each has its own weights."""
+    step, width = make_step(), 4  # of six features
+    extension = EXTENSIONS["auxiliary_classifier"](merge_old=merge_old)  # type: ignore[call-arg]
+    rows = TASK.n_new + 1 if merge_old else TASK.n_seen
+    weight = torch.randn(rows, width, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    extension.state["weight"] = weight
+    features, labels = step.student.features.detach().numpy()[:, 2:], step.batch.labels.numpy()
+    targets = [max(0, label - TASK.n_old + 1) for label in labels] if merge_old else labels
+    expected = oracles.cross_entropy(features @ weight.numpy().T, targets)
+    value = TERMS["auxiliary_cross_entropy"]().value(step._replace(extension=extension))
+    assert value.item() == pytest.approx(expected, abs=1e-10)
 
 
 @pytest.mark.parametrize("method", ["finetune", "lwf", "joint", "gdumb", "ss-il+cscct", "lucir+cwd"])

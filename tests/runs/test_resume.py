@@ -151,6 +151,7 @@ def test_methods_with_state_and_stages(name: str, tmp_path: Path) -> None:
     """Stopped in every task and stage, and with a shared first task: identical weights and state of the extension."""
     chosen = METHODS[name].settings
     sets = [f"stages.{stage}.epochs=2" for stage in chosen.get("stages", {})]
+    sets += FINE if "finetune" in chosen else ()
     for extension in chosen.get("extension", {}):
         sets += [f"extension.{extension}.samples=6"] if "samples" in EXTENSIONS[extension].__dataclass_fields__ else []
     addon = "+ct" if METHODS[name].grows else "+cscct"

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_exports
 from .classification import balanced_cross_entropy as balanced_cross_entropy
 from .classification import cross_entropy as cross_entropy
+from .contrast import asymmetric_contrast as asymmetric_contrast
+from .contrast import relation_distillation as relation_distillation
 from .csc import cross_space_clustering as cross_space_clustering
 from .ct import controlled_transfer as controlled_transfer
 from .decorrelation import class_decorrelation as class_decorrelation

@@ -2,8 +2,10 @@
 
 from . import (  # noqa: F401
     a_gem,
+    afc,
     bias_correction,
     bounds,
+    co2l,
     der,
     distillation,
     eeil,
