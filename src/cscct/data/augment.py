@@ -17,7 +17,7 @@ from torch import Generator, Tensor
 from ..specs import TransformSpec
 from .augmentation_registry import MIXUP
 from .augmentations import Draws, augment_pixels, mixup
-from .base import ArrayImages, FileImages
+from .base import CPU, ArrayImages, FileImages, to_device
 from .image_files import read_reduced
 
 NMEAugmentation = Literal["none", "hflip", "bgr"]
@@ -39,22 +39,24 @@ class View(Protocol):
     prefetch: int
     mixing: Mixing | None
 
-    def train(self, indices: Tensor, generator: Generator, part: Part = ALL) -> Tensor:
+    def train(self, indices: Tensor, generator: Generator, part: Part = ALL, device: torch.device = CPU) -> Tensor:
         """Return augmented images.
 
         Args:
             indices: Indices of the images of a batch, shape (k,).
             generator: Source of the random numbers, which are drawn for the whole batch.
             part: Part of the batch to return. The result for an image does not depend on it.
+            device: Device of the result. Pixels are copied to it as bytes and normalised there.
         """
         ...
 
-    def plain(self, indices: Tensor, variant: NMEAugmentation = "none") -> Tensor:
+    def plain(self, indices: Tensor, variant: NMEAugmentation = "none", device: torch.device = CPU) -> Tensor:
         """Return images with the test transform.
 
         Args:
             indices: Indices of the images, shape (k,).
             variant: `none`, `hflip` (mirrored) or `bgr` (reversed channels).
+            device: Device of the result.
         """
         ...
 
@@ -101,8 +103,11 @@ class PixelTransform:
         self.flip, self.brightness, self.size, self.augmentations = spec.flip, spec.brightness, spec.size, spec.augment
         self.factor = (1 / (255 * torch.tensor(spec.std))).view(-1, 1, 1)
         self.shift = (-torch.tensor(spec.mean) / torch.tensor(spec.std)).view(-1, 1, 1)
+        self._constants = {CPU: (self.factor, self.shift)}
 
-    def augment(self, pixels: Tensor, generator: Generator, count: int, part: Part) -> Tensor:
+    def augment(
+        self, pixels: Tensor, generator: Generator, count: int, part: Part, device: torch.device = CPU
+    ) -> Tensor:
         """Flip images, change their brightness, apply further augmentations and normalise them.
 
         Args:
@@ -110,6 +115,7 @@ class PixelTransform:
             generator: Source of the random numbers, which are drawn for the whole batch.
             count: Number of images of the whole batch.
             part: Part of the batch that `pixels` contains.
+            device: Device of the result.
 
         Returns:
             Network inputs, shape (k, c, h, w) or (k, c, size, size), float32.
@@ -123,26 +129,34 @@ class PixelTransform:
             pixels = (pixels * factors.view(-1, 1, 1, 1)).clamp_(max=255).floor_()
         if self.augmentations:
             pixels = augment_pixels(pixels.to(torch.uint8), self.augmentations, Draws(generator, count, part))
-        return self.normalize(pixels)
+        return self.normalize(pixels, device)
 
-    def normalize(self, pixels: Tensor) -> Tensor:
+    def normalize(self, pixels: Tensor, device: torch.device = CPU) -> Tensor:
         """Normalise and resize images.
 
         Args:
-            pixels: Pixels from 0 to 255, shape (k, c, h, w), uint8 or float32. Float32 pixels may be changed in place.
+            pixels: Whole numbers from 0 to 255, shape (k, c, h, w), uint8 or float32. Float32 pixels may be changed in
+                place.
+            device: Device of the result. Pixels are copied to it as bytes, a quarter of the size of the result.
 
         Returns:
             Network inputs, shape (k, c, h, w) or (k, c, size, size), float32.
         """
+        if device not in self._constants:
+            self._constants[device] = (self.factor.to(device), self.shift.to(device))
+        factor, shift = self._constants[device]
+        if device != CPU:
+            pixels = to_device(pixels.to(torch.uint8), device)
         images = pixels.to(torch.float32, memory_format=torch.channels_last)
-        return resize(images.mul_(self.factor).add_(self.shift), self.size)
+        return resize(images.mul_(factor).add_(shift), self.size)
 
-    def normalize_variant(self, pixels: Tensor, variant: NMEAugmentation) -> Tensor:
+    def normalize_variant(self, pixels: Tensor, variant: NMEAugmentation, device: torch.device = CPU) -> Tensor:
         """Normalise a variant of images.
 
         Args:
             pixels: Pixels, shape (k, c, h, w), uint8.
             variant: `none`, `hflip` (mirrored) or `bgr` (reversed channels).
+            device: Device of the result.
 
         Returns:
             Network inputs, shape (k, c, h, w) or (k, c, size, size), float32.
@@ -151,7 +165,7 @@ class PixelTransform:
             pixels = pixels.flip(3)
         elif variant == "bgr":  # the released code of LUCIR and CSCCT reverses the channels instead of the columns
             pixels = pixels.flip(1)
-        return self.normalize(pixels)
+        return self.normalize(pixels, device)
 
 
 def resize(images: Tensor, side: int | None) -> Tensor:
@@ -184,7 +198,7 @@ class ArrayView:
         self.pixels, self.padding, self.transform = images.pixels, spec.padding, PixelTransform(spec)
         self.mixing = mixing_of(spec)
 
-    def train(self, indices: Tensor, generator: Generator, part: Part = ALL) -> Tensor:
+    def train(self, indices: Tensor, generator: Generator, part: Part = ALL, device: torch.device = CPU) -> Tensor:
         """Return augmented images, see `View.train`."""
         pixels, count = self.pixels[indices[part]], len(indices)
         if self.padding:
@@ -194,11 +208,11 @@ class ArrayView:
             windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # without a copy: (k, c, 2p+1, 2p+1, h, w)
             top, left = torch.randint(0, 2 * pad + 1, (2, count), generator=generator)[:, part]
             pixels = windows[torch.arange(len(pixels)), :, top, left]
-        return self.transform.augment(pixels, generator, count, part)
+        return self.transform.augment(pixels, generator, count, part, device)
 
-    def plain(self, indices: Tensor, variant: NMEAugmentation = "none") -> Tensor:
+    def plain(self, indices: Tensor, variant: NMEAugmentation = "none", device: torch.device = CPU) -> Tensor:
         """Return images with the test transform, see `View.plain`."""
-        return self.transform.normalize_variant(self.pixels[indices], variant)
+        return self.transform.normalize_variant(self.pixels[indices], variant, device)
 
 
 class FileView:
@@ -227,17 +241,18 @@ class FileView:
         self.resampling = Image.Resampling[spec.interpolation.upper()]
         self.pool, self.mixing = ThreadPoolExecutor(workers), mixing_of(spec)
 
-    def train(self, indices: Tensor, generator: Generator, part: Part = ALL) -> Tensor:
+    def train(self, indices: Tensor, generator: Generator, part: Part = ALL, device: torch.device = CPU) -> Tensor:
         """Return augmented images, see `View.train`."""
         draws = torch.rand(len(indices), self.TRIES, 4, generator=generator, dtype=torch.float64)[part].numpy()
         crops = self.pool.map(self._random_crop, indices[part].tolist(), draws)
         pixels = torch.from_numpy(np.stack(list(crops))).permute(0, 3, 1, 2)
-        return self.transform.augment(pixels, generator, len(indices), part)
+        return self.transform.augment(pixels, generator, len(indices), part, device)
 
-    def plain(self, indices: Tensor, variant: NMEAugmentation = "none") -> Tensor:
+    def plain(self, indices: Tensor, variant: NMEAugmentation = "none", device: torch.device = CPU) -> Tensor:
         """Return images with the test transform, see `View.plain`."""
         crops = self.pool.map(self._centre_crop, indices.tolist())
-        return self.transform.normalize_variant(torch.from_numpy(np.stack(list(crops))).permute(0, 3, 1, 2), variant)
+        pixels = torch.from_numpy(np.stack(list(crops))).permute(0, 3, 1, 2)
+        return self.transform.normalize_variant(pixels, variant, device)
 
     def _read(self, index: int, scale: Callable[[int, int], float]) -> tuple[Image.Image, tuple[int, int]]:
         """Return an image and its original size, see `read_reduced`. Resized copies are read at their full size."""

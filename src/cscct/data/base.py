@@ -9,11 +9,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 if TYPE_CHECKING:
     from .resized_copies import ResizedCopies
+
+CPU = torch.device("cpu")
+PINNED_DEVICES = {"cuda"}  # devices that copy from pinned memory while the CPU goes on
+
+
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy a tensor of the CPU to a device. The CPU does not wait for a GPU.
+
+    Args:
+        tensor: Tensor in the memory of the CPU.
+        device: Device of the result. For the CPU, the tensor itself is returned.
+    """
+    pinned = device.type in PINNED_DEVICES
+    return (tensor.pin_memory() if pinned else tensor).to(device, non_blocking=pinned)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from ..seeding import generator
 from ..specs import Stage
 from ..structs import Batch, Mixed
 from .augment import NMEAugmentation, View
+from .base import CPU, to_device
 from .samplers import epoch_batches
 
 T = TypeVar("T")
@@ -100,28 +101,33 @@ def training_batches(
 
         def augmented(purpose: str) -> Tensor:
             random = generator(seed, *key, purpose, step)
-            return _mixed_images(view, pool.indices[members], random, non_empty, mixing).to(device)
+            return _mixed_images(view, pool.indices[members], random, non_empty, mixing, device)
 
         samples = members[shard]
-        stored = None if pool.stored is None else pool.stored[samples].to(device)
-        labels, is_new = pool.labels[samples].to(device), pool.is_new[samples].to(device)
+        stored = None if pool.stored is None else to_device(pool.stored[samples], device)
+        labels, is_new = (to_device(values[samples], device) for values in (pool.labels, pool.is_new))
         second = augmented("second view") if stage.views == 2 else None
-        mixed = mixing and Mixed(pool.labels[members[mixing[0][shard]]].to(device), mixing[1])
+        mixed = mixing and Mixed(to_device(pool.labels[members[mixing[0][shard]]], device), mixing[1])
         return Batch(augmented("augment"), labels, is_new, stored, second, mixed)
 
-    yield from prefetch(lambda step: make(start + step), len(batches) - start, view.prefetch)
+    yield from prefetch(lambda step: make(start + step), len(batches) - start, _depth(view, device))
 
 
 def _mixed_images(
-    view: View, indices: Tensor, random: torch.Generator, part: slice, mixing: tuple[Tensor, float] | None
+    view: View,
+    indices: Tensor,
+    random: torch.Generator,
+    part: slice,
+    mixing: tuple[Tensor, float] | None,
+    device: torch.device,
 ) -> Tensor:
     """Return augmented images of a part of a batch, mixed with their partners, which may be outside of the part."""
     if mixing is None:
-        return view.train(indices, random, part)
+        return view.train(indices, random, part, device)
     partners, weight = mixing
     own = torch.arange(len(indices))[part]
     needed, places = torch.cat([own, partners[own]]).unique(return_inverse=True)
-    images, others = view.train(indices, random, needed)[places].chunk(2)
+    images, others = view.train(indices, random, needed, device)[to_device(places, device)].chunk(2)
     return torch.lerp(others, images, weight).contiguous(memory_format=torch.channels_last)
 
 
@@ -141,7 +147,12 @@ def plain_batches(
         Images, shape (k, c, h, w).
     """
     chunks = indices.split(batch_size) if len(indices) else ()
-    yield from prefetch(lambda step: view.plain(chunks[step], variant).to(device), len(chunks), view.prefetch)
+    yield from prefetch(lambda step: view.plain(chunks[step], variant, device), len(chunks), _depth(view, device))
+
+
+def _depth(view: View, device: torch.device) -> int:
+    """Return how many batches are prepared ahead: at least two if another device computes meanwhile."""
+    return view.prefetch if device == CPU else max(2, view.prefetch)
 
 
 def prefetch(make: Callable[[int], T], count: int, depth: int = 2) -> Iterator[T]:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..data import Stream
 from ..data.augment import ALL, Mixing, NMEAugmentation, Part, View
+from ..data.base import CPU, to_device
 from ..data.batches import prefetch
 from ..errors import Warn
 from ..nets import FrozenStages
@@ -68,7 +69,9 @@ class FrozenView:
         """
         return len(self.members) * self.shape.numel() * (2 * augmented + 4 * others)
 
-    def train(self, indices: Tensor, generator: torch.Generator, part: Part = ALL) -> Tensor:
+    def train(
+        self, indices: Tensor, generator: torch.Generator, part: Part = ALL, device: torch.device = CPU
+    ) -> Tensor:
         """Return outputs for randomly selected augmented views, see `View.train`."""
         drawn = torch.randint(self.views, (len(indices),), generator=generator)[part]
         members = indices[part]
@@ -76,11 +79,11 @@ class FrozenView:
         for number in range(self.views):
             selected = drawn == number
             outputs[selected] = self._outputs(members[selected], number)
-        return outputs.permute(0, 3, 1, 2)
+        return to_device(outputs.permute(0, 3, 1, 2), device)
 
-    def plain(self, indices: Tensor, variant: NMEAugmentation = "none") -> Tensor:
+    def plain(self, indices: Tensor, variant: NMEAugmentation = "none", device: torch.device = CPU) -> Tensor:
         """Return outputs for images with the test transform, see `View.plain`."""
-        return self._outputs(indices, variant).permute(0, 3, 1, 2)
+        return to_device(self._outputs(indices, variant).permute(0, 3, 1, 2), device)
 
     def _outputs(self, indices: Tensor, variant: Variant) -> Tensor:
         """Return outputs, shape (k, h, w, c). Missing outputs are computed."""

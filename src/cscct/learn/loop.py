@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -20,6 +21,8 @@ from ..specs import Stage
 from ..structs import Batch, Output, SeenClasses, Step, Task
 from .device import FULL_PRECISION, Precision
 from .distributed import SINGLE_PROCESS, ProcessGroup
+
+READING_INTERVAL = 20  # steps between two readings of the losses on a device that the CPU would have to wait for
 
 
 class TrainingListener(Protocol):
@@ -41,9 +44,8 @@ class StagePosition:
 
 
 OptimizerState = dict[str, Any]  # the `state_dict` of an optimiser
-StepHook = Callable[
-    [str, StagePosition, Callable[[], OptimizerState]], None
-]  # hears of every step; may write a checkpoint
+# Called after every step, may write a checkpoint. The position is up to date once the optimiser state was requested.
+StepHook = Callable[[str, StagePosition, Callable[[], OptimizerState]], None]
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,67 @@ class StageInputs:
     extension: Extension = field(default_factory=Extension)
     context: TaskContext = None  # type: ignore[assignment]  # required by extensions that read it
     generator: Callable[[int, int], Generator] = lambda epoch, step: Generator()
+
+
+class LossReader:
+    """Losses of an epoch: checks that they are finite, and adds them to the sums of the position.
+
+    On a CPU, losses are read in every step, before the weights change. To read a value from another device, the CPU
+    waits until the device has computed it; there, losses are read every `READING_INTERVAL` steps, before a checkpoint
+    and at the end of the epoch.
+
+    Args:
+        inputs: The stage.
+        position: Position in the stage. Its step and sums are read and updated.
+
+    Attributes:
+        values: Losses of the last step that was read, by name; empty before the first reading.
+    """
+
+    def __init__(self, inputs: StageInputs, position: StagePosition):
+        self.inputs, self.position = inputs, position
+        self.values: dict[str, float] = {}
+        self._names: tuple[str, ...] = ()
+        self._unread: list[tuple[int, int, Tensor]] = []  # step, images and losses, which may still be computed
+
+    def add(self, parts: dict[str, Tensor], size: int) -> None:
+        """Add the losses of a step, and read them if it is time.
+
+        Args:
+            parts: Weighted losses by name.
+            size: Images of the step.
+
+        Raises:
+            RunFailed: If a loss that was read is not finite.
+        """
+        group = self.inputs.group
+        losses = group.sum(torch.stack([part.detach() for part in parts.values()])) / group.size
+        self._names = tuple(parts)
+        self._unread.append((self.position.step + 1, size, losses))
+        if losses.device.type == "cpu" or len(self._unread) >= READING_INTERVAL:
+            self.read()
+
+    def read(self) -> None:
+        """Read the losses of the steps since the last reading.
+
+        Raises:
+            RunFailed: If one of them is not finite.
+        """
+        if not self._unread:
+            return
+        rows = torch.stack([losses for _, _, losses in self._unread]).tolist()
+        sums = self.position.sums
+        for (step, size, _), row in zip(self._unread, rows, strict=True):
+            self.values = dict(zip(self._names, row, strict=True))
+            for name, value in self.values.items():
+                if not math.isfinite(value):
+                    raise RunFailed(
+                        f"The loss {name} became {value} in task {self.inputs.task.index + 1}, {self.inputs.name} "
+                        f"epoch {self.position.epoch + 1}, step {step}. Try a smaller learning rate (train.lr) or "
+                        "train.clip_grad_value."
+                    )
+                sums[name] = sums.get(name, 0.0) + value * size
+        self._unread.clear()
 
 
 def run_stage(
@@ -88,12 +151,13 @@ def run_stage(
         rate = stage.schedule.rate(stage.lr, position.epoch, stage.epochs)
         for group in optimizer.param_groups:
             group["lr"] = rate
+        losses = LossReader(inputs, position)
         for batch in inputs.batches(position.epoch, position.step):
             if prepares:
                 batch = extension.prepare_batch(batch, inputs.generator(position.epoch, position.step))
             size = inputs.group.sum_sizes(len(batch.labels))
             total, parts = _losses(inputs, network, batch, size)
-            values = _finite(parts, inputs, position)
+            losses.add(parts, size)
             optimizer.zero_grad()
             extension.backward(total, parts, inputs.parameters)
             if stage.clip_grad_value is not None:
@@ -103,15 +167,20 @@ def run_stage(
             extension.after_step(inputs.context)
             position.step += 1
             position.images += size
-            for name, value in values.items():
-                position.sums[name] = position.sums.get(name, 0.0) + value * size
-            listener.step(inputs.task, inputs.name, position.epoch, stage.epochs, size, values)
+            listener.step(inputs.task, inputs.name, position.epoch, stage.epochs, size, losses.values)
             if on_step is not None:
-                on_step(inputs.name, position, optimizer.state_dict)
+                on_step(inputs.name, position, partial(_checked_state, optimizer, losses))
+        losses.read()
         seconds = time.perf_counter() - started
         listener.epoch(_epoch_record(inputs, position, rate, (position.images - before) / seconds))
         position = StagePosition(epoch=position.epoch + 1)
     inputs.group.share_buffers(inputs.network)  # all go on with one network: teacher, herding, class means, tests
+
+
+def _checked_state(optimizer: torch.optim.Optimizer, losses: LossReader) -> OptimizerState:
+    """Return the state of the optimiser for a checkpoint, which is not written after a loss that is not finite."""
+    losses.read()
+    return optimizer.state_dict()
 
 
 def _epoch_record(
@@ -153,16 +222,3 @@ def _outputs(network: nn.Module, batch: Batch) -> tuple[Output, Output | None]:
         return network(batch.images).first(own), None
     output: Output = network(torch.cat([batch.images, batch.second]))
     return output.rows(slice(0, own)), output.rows(slice(inputs, inputs + own))
-
-
-def _finite(parts: dict[str, Tensor], inputs: StageInputs, position: StagePosition) -> dict[str, float]:
-    found = inputs.group.sum(torch.stack([part.detach() for part in parts.values()])) / inputs.group.size
-    values = dict(zip(parts, found.tolist(), strict=True))
-    for name, value in values.items():
-        if not math.isfinite(value):
-            raise RunFailed(
-                f"The loss {name} became {value} in task {inputs.task.index + 1}, {inputs.name} epoch "
-                f"{position.epoch + 1}, step {position.step + 1}. Try a smaller learning rate (train.lr) or "
-                "train.clip_grad_value."
-            )
-    return values

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING
 
 from .base import Method, register
@@ -32,8 +34,11 @@ class AGEM(Extension):
         (total if reference is None else total - reference).backward()
         rows = zip(parameters, constraint, strict=True)
         pairs = [(p.grad, r) for p, r in rows if p.grad is not None and r is not None]
-        if (dot := sum((g * r).sum() for g, r in pairs)) < 0:
-            factor = dot / sum((r * r).sum() for _, r in pairs)
+        if pairs:
+            # Without a branch on the sign of the product: the CPU would have to wait for its value.
+            product = reduce(add, ((g * r).sum() for g, r in pairs))
+            square = reduce(add, ((r * r).sum() for _, r in pairs))
+            factor = product.clamp(max=0) / square.clamp(min=1e-37)
             for g, r in pairs:
                 g -= factor * r
 

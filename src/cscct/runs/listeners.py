@@ -44,7 +44,8 @@ class Listener:
             epoch: Index of the epoch.
             epochs: Number of epochs of the stage.
             images: Number of images in the batch.
-            parts: Weighted loss of each term.
+            parts: Weighted loss of each term. On a GPU, losses are read every 20 steps: these are the last ones
+                that were read in this epoch, and empty before.
         """
 
     def epoch(self, record: dict[str, Any]) -> None:
