@@ -1,6 +1,6 @@
 """Writes docs/leaderboard.md from studies/records. `--check` only compares.
 
-Runs accumulate: a method without a record is listed as not run, and intervals are over the seeds there are.
+Runs accumulate: methods without a record are named below the table, and intervals are over the seeds there are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from cscct.yamltext import read_config
 
 STUDIES = Path(__file__).parent
 PAGE = STUDIES.parent / "docs" / "leaderboard.md"
-NOT_RUN = "not run"
 # Title, studies with the methods, and records. Of two records of a method, the first one counts.
 PARTS = (
     ("From scratch", ("leaderboard", "leaderboard-foster"), ("leaderboard",)),
@@ -31,7 +30,7 @@ INTRODUCTION = """# Leaderboard
 
 Every method in two settings that one core can afford, sorted by average incremental accuracy. The values are not those
 of the papers, which train larger networks for longer: compare methods within a table only. Runs are added as they
-finish; a method without a finished run is listed as not run, and a single seed orders methods only roughly.
+finish; a single seed orders methods only roughly.
 
 - *average*, *last*: average incremental accuracy and accuracy after the last task on all classes, in percent, with the
   predictor of the method; mean over seeds, with a 95 % interval (Student's t) from two seeds on.
@@ -70,7 +69,7 @@ def rows_of(records: Sequence[str]) -> list[Row]:
 
 
 def table(methods: Sequence[str], rows: Sequence[Row]) -> str:
-    """Return the table, the best method first and those that were not run last.
+    """Return the table of the methods with finished runs, the best one first.
 
     Args:
         methods: Names of the methods.
@@ -78,19 +77,15 @@ def table(methods: Sequence[str], rows: Sequence[Row]) -> str:
     """
     averages = {method: list(by_seed(rows, method, AVERAGE).values()) for method in methods}
     lines = []
-    for method in sorted(methods, key=lambda name: -spread(averages[name]).mean if averages[name] else 0.0):
-        line = [f"`{method}`", parse_method(method)[0].family]
-        if averages[method]:
-            costs = (
-                median(rows, method, "parameters", lambda value: f"{value:,.0f}"),
-                median(rows, method, "kept_bytes", lambda value: f"{value / 1e6:.2f} MB"),
-                median(rows, method, "seconds_after_first", lambda value: f"{value:.0f}"),
-            )
-            last = list(by_seed(rows, method, LAST).values())
-            line += [str(len(averages[method])), with_interval(averages[method]), with_interval(last), *costs]
-        else:
-            line += ["0", NOT_RUN, *[""] * (len(HEADER) - 4)]
-        lines.append(line)
+    for method in sorted(filter(averages.get, methods), key=lambda name: -spread(averages[name]).mean):
+        last = list(by_seed(rows, method, LAST).values())
+        costs = (
+            median(rows, method, "parameters", lambda value: f"{value:,.0f}"),
+            median(rows, method, "kept_bytes", lambda value: f"{value / 1e6:.2f} MB"),
+            median(rows, method, "seconds_after_first", lambda value: f"{value:.0f}"),
+        )
+        family, seeds = parse_method(method)[0].family, str(len(averages[method]))
+        lines.append([f"`{method}`", family, seeds, with_interval(averages[method]), with_interval(last), *costs])
     return markdown(HEADER, lines)
 
 
@@ -112,9 +107,15 @@ def page() -> str:
     text = INTRODUCTION
     for title, studies, records in PARTS:
         methods, rows = methods_of(studies), rows_of(records)
-        missing = sorted(METHODS.keys() - set(methods))
-        omitted = f"Not part of this table: {', '.join(f'`{name}`' for name in missing)}.\n\n" if missing else ""
-        text += f"\n## {title}\n\n{SETTINGS[title]}\n{omitted}{table(methods, rows)}"
+        run = {row["method"] for row in rows}
+        notes = ""
+        for note, names in (
+            ("Not run yet", [name for name in methods if name not in run]),
+            ("Not part of this table", sorted(METHODS.keys() - set(methods))),
+        ):
+            notes += f"\n{note}: {', '.join(f'`{name}`' for name in names)}.\n" if names else ""
+        results = table(methods, rows) if run else "No run has finished yet.\n"
+        text += f"\n## {title}\n\n{SETTINGS[title]}\n{results}{notes}"
     return text
 
 
