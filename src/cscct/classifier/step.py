@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from .estimator import IncrementalClassifier
 
 NOT_MEASURED = (
-    "The accuracy was not measured again: for a model of this size it is measured when more images were learned, at the "
-    "latest when their number has grown by 10 %. The figures are those of the last measurement; `cscct test` measures on "
-    "images of your own."
+    "The accuracy was not measured again: for a model of this size it is measured when more images were learned, at "
+    "the latest when their number has grown by 10 %. The figures are those of the last measurement; `cscct test` "
+    "measures on images of your own."
 )
 
 

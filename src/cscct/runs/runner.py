@@ -153,9 +153,9 @@ class _Execution:
         except (Interrupted, UserError, OSError):
             raise
         except SystemExit as error:  # of a plugin: the command would seem to have succeeded
-            message = f"A plugin ended the process (SystemExit {error.code}): repair the plugin."
-            record.write("failed", error=message)
-            raise RunFailed(message) from error
+            reason = f"A plugin ended the process (SystemExit {error.code}): repair the plugin."
+            record.write("failed", error=reason)
+            raise RunFailed(reason) from error
         except Exception as error:
             message = str(error) if isinstance(error, RunFailed) else _explain(error)
             record.write("failed", error=message or f"{type(error).__name__}: {error}")
