@@ -89,3 +89,8 @@ def test_the_preset_entry_with_the_name_of_a_method_belongs_to_it() -> None:
     assert settings("lucir", "imagenet-subset").loss["less_forget"].weight == 10.0
     assert settings("icarl+balanced", "cifar100").predict.predictor == "classifier"
     assert settings("icarl+balanced", "digits").predict.predictor == "nme"
+
+
+def test_published_folders_have_the_preset_of_folders() -> None:
+    for dataset in ("tiny-imagenet", "cub200"):
+        assert settings("lucir", dataset).data.transform == settings("lucir", "folder").data.transform

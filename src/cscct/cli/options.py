@@ -31,7 +31,9 @@ MethodName = Annotated[
 DatasetName = Annotated[
     str | None,
     typer.Argument(
-        metavar="DATASET", help="digits, cifar100, imagenet-subset or folder.", autocompletion=completion.datasets
+        metavar="DATASET",
+        help="digits, cifar100, folder or another name that `cscct data list` shows.",
+        autocompletion=completion.datasets,
     ),
 ]
 DatasetArgument = Annotated[

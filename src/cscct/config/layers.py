@@ -233,8 +233,9 @@ def preset_layers(method: str, dataset: str, recipe: str, user: Raw | None = Non
 
 @functools.cache  # the result is not changed: `merge` copies
 def load_preset(dataset: str) -> Raw:
-    """Load the preset of a dataset; empty if there is none."""
-    file = resources.files("cscct") / "presets" / f"{dataset}.yaml"
+    """Load the preset of a dataset; empty if there is none. Published folders of images share that of `folder`."""
+    name = "folder" if dataset in ("tiny-imagenet", "cub200") else dataset
+    file = resources.files("cscct") / "presets" / f"{name}.yaml"
     return parse_yaml(file.read_text(encoding="utf-8"), file.name) if file.is_file() else {}
 
 

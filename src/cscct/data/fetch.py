@@ -18,6 +18,10 @@ CIFAR_MD5 = "eb9058c3a382ffc7106e4002c42a8d85"
 _WHY_NOT = {
     "digits": "it is part of scikit-learn",
     "folder": "it consists of your own images: set --data-dir to their folder",
+    "tiny-imagenet": "get tiny-imagenet-200.zip from cs231n.stanford.edu, extract it, then see "
+    "`cscct data check tiny-imagenet --data-dir DIR`",
+    "cub200": "get CUB_200_2011.tgz from its authors (Caltech), extract it, then see "
+    "`cscct data check cub200 --data-dir DIR`",
     "imagenet-subset": "the licence of ImageNet does not allow it. Get ILSVRC 2012 from image-net.org, "
     "then see `cscct data check imagenet-subset --data-dir DIR`",
 }

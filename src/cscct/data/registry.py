@@ -207,6 +207,28 @@ register(
 )
 register(
     DatasetKind(
+        "tiny-imagenet",
+        "110,000 photographs, 64x64 colour, 200 classes of ImageNet, from your own copy of tiny-imagenet-200",
+        None,
+        _built_in("listed", "load_tiny_imagenet"),
+        fetchable=False,
+        extent=Extent(500, 50, 64),
+        list_classes=_built_in("listed", "tiny_imagenet_classes"),
+    )
+)
+register(
+    DatasetKind(
+        "cub200",
+        "11,788 photographs of 200 bird species, from your own copy of CUB_200_2011",
+        None,
+        _built_in("listed", "load_cub200"),
+        fetchable=False,
+        extent=Extent(30, 29, 224),
+        list_classes=_built_in("listed", "cub200_classes"),
+    )
+)
+register(
+    DatasetKind(
         "folder",
         "your own images: one folder per class, in --data-dir",
         None,

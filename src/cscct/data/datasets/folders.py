@@ -26,7 +26,9 @@ from ..scanning import InputProblem, check_file, display_path, visible_entries, 
 _SUBSET_NAMES = ("imagenet-subset", "imagenet100", "imagenet")
 
 
-class _File(NamedTuple):
+class File(NamedTuple):
+    """An image file and the index of its class."""
+
     path: Path
     label: int
 
@@ -74,7 +76,7 @@ def _load_csv(path: Path, request: LoadRequest) -> Dataset:
     classes = _checked(path, sorted(set(listed.labels)))
     _warn_of_names(classes, request)
     files = [
-        _File(Path(str(file)), classes.index(label)) for file, label in zip(listed.items, listed.labels, strict=True)
+        File(Path(str(file)), classes.index(label)) for file, label in zip(listed.items, listed.labels, strict=True)
     ]
     faults = {Path(problem.path): problem for problem in listed.problems}
     faults |= _faults([file.path for file in files], full_fault, request)
@@ -128,11 +130,29 @@ def load_imagenet_subset(request: LoadRequest) -> Dataset:
             f"first is {missing[0]}. Add them, then try `cscct data check imagenet-subset --data-dir {root}`."
         )
     train, test = _files(root / "train", classes), _files(root / "val", classes)
-    faults = _faults([f.path for f in train + test], quick_fault, request)
-    _refuse_or_warn(root, faults, len(train) + len(test), request)
-    train = _without(train, faults, classes, root / "train")
-    test = _without(test, faults, classes, root / "val")
-    return Dataset("imagenet-subset", classes, _split(train), _split(test), channels=3)
+    return dataset_of_files("imagenet-subset", root, classes, (train, test), request)
+
+
+def dataset_of_files(
+    name: str, root: Path, classes: Sequence[str], splits: tuple[Sequence[File], Sequence[File]], request: LoadRequest
+) -> Dataset:
+    """Return a dataset of image files, of which only headers and ends are read.
+
+    Args:
+        name: Name of the dataset.
+        root: Its folder, for messages.
+        classes: Class names.
+        splits: Training and test files with their class indices.
+        request: Options of the loader.
+
+    Raises:
+        UserError: If images are damaged, or a class has no readable image left.
+    """
+    files = [*splits[0], *splits[1]]
+    faults = _faults([file.path for file in files], quick_fault, request)
+    _refuse_or_warn(root, faults, len(files), request)
+    train, test = (_split(_without(list(split), faults, classes, root)) for split in splits)
+    return Dataset(name, tuple(classes), train, test, channels=3)
 
 
 def subset_wnids() -> tuple[str, ...]:
@@ -174,16 +194,16 @@ def _loose_images(folder: Path) -> list[Path]:
     return [path for path in _visible(folder) if path.suffix.lower() in SUFFIXES and not path.is_dir()]
 
 
-def _files(split_dir: Path, classes: Sequence[str]) -> list[_File]:
+def _files(split_dir: Path, classes: Sequence[str]) -> list[File]:
     """All files in the class folders and their subfolders. A class without a folder is left to the check after
     loading."""
-    files: list[_File] = []
+    files: list[File] = []
     for label, name in enumerate(classes):
         if (split_dir / name).is_dir():
             paths = _with_valid_names(walk(split_dir / name)[0])
             if not paths:
                 raise UserError(f"The class folder {split_dir / name} is empty: add images or remove it.")
-            files += [_File(path, label) for path in paths]
+            files += [File(path, label) for path in paths]
     return files
 
 
@@ -219,8 +239,8 @@ def _refuse_or_warn(root: Path, faults: dict[Path, InputProblem], total: int, re
 
 
 def _without(
-    files: list[_File], faults: dict[Path, InputProblem], classes: Sequence[str], split_dir: Path | None
-) -> list[_File]:
+    files: list[File], faults: dict[Path, InputProblem], classes: Sequence[str], split_dir: Path | None
+) -> list[File]:
     kept = [file for file in files if file.path not in faults]
     lost = sorted({file.label for file in files} - {file.label for file in kept})
     if lost:
@@ -231,13 +251,13 @@ def _without(
     return kept
 
 
-def _set_aside(files: list[_File], classes: Sequence[str], request: LoadRequest) -> tuple[list[_File], list[_File]]:
+def _set_aside(files: list[File], classes: Sequence[str], request: LoadRequest) -> tuple[list[File], list[File]]:
     """Some images of each class for testing. The draw depends on the seed and the class name alone, so a new
     class leaves the test images of the others as they were."""
     if not 0 < request.test_fraction < 1:
         raise UserError(f"The test fraction must lie between 0 and 1, and it is {request.test_fraction}.")
-    train: list[_File] = []
-    test: list[_File] = []
+    train: list[File] = []
+    test: list[File] = []
     for label, name in enumerate(classes):
         mine = [file for file in files if file.label == label]
         if len(mine) < 2:
@@ -253,5 +273,5 @@ def _set_aside(files: list[_File], classes: Sequence[str], request: LoadRequest)
     return train, test
 
 
-def _split(files: list[_File]) -> Split:
+def _split(files: list[File]) -> Split:
     return Split(FileImages(tuple(f.path for f in files)), np.array([f.label for f in files], dtype=np.int64))
