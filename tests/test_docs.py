@@ -19,6 +19,7 @@ import cscct.losses as loss_functions
 from pages import DOCS, EXAMPLE, PAGES, README, ROOT, blocks, draw_photos, python, run_blocks, unmarked_commands
 
 ADDING = DOCS / "adding-a-method.md"
+PARTS = DOCS / "adding-parts.md"
 SWITCHES = {"--quiet", "-q", "--json", "--skip-bad-images"}
 PHOTOS = {"photos": ["bonsai", "butterfly", "chandelier"], "this-week": ["ewer"]}
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -26,7 +27,7 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("adding-a-method", 6), ("tutorial", 7), ("pretrained", 1), ("notebook-own-loss", 7), ("notebook-comparison", 7)],
+    [("adding-a-method", 2), ("adding-parts", 4), ("tutorial", 7), ("pretrained", 1), ("notebook-own-loss", 7), ("notebook-comparison", 7)],
 )
 def test_python_blocks_run_in_order(name: str, count: int, tmp_path: Path) -> None:
     codes = blocks(DOCS / f"{name}.md", "python")
@@ -49,8 +50,8 @@ def test_the_page_shows_the_example_file() -> None:
 
 
 def test_the_example_dataset_runs(cscct: Command, tmp_path: Path) -> None:
-    (tmp_path / "stripes.py").write_text(plugin_code(ADDING, "DatasetKind("))
-    (arguments,) = [arguments for arguments in experiments(ADDING) if "stripes" in arguments]
+    (tmp_path / "stripes.py").write_text(plugin_code(PARTS, "DatasetKind("))
+    (arguments,) = [arguments for arguments in experiments(PARTS) if "stripes" in arguments]
     completed = cscct(*arguments, "--set", "train.epochs=1", "--threads", "1", "--quiet", "--out", "run")
     assert completed.returncode == 0, completed.stderr
     assert json.loads((tmp_path / "run" / "result.json").read_text())["status"] == "finished"
@@ -96,8 +97,8 @@ for methods, dataset, sets, recipe in json.load(sys.stdin):
 print(json.dumps(problems))
 """
 PLUGINS = {
-    "stripes.py": (ADDING, "DatasetKind("),
-    "plain.py": (ADDING, "register_backbone("),
+    "stripes.py": (PARTS, "DatasetKind("),
+    "plain.py": (PARTS, "register_backbone("),
     "mse.py": (README, "register_method("),
 }
 
