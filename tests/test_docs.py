@@ -27,7 +27,14 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("adding-a-method", 2), ("adding-parts", 4), ("tutorial", 7), ("pretrained", 1), ("notebook-own-loss", 7), ("notebook-comparison", 7)],
+    [
+        ("adding-a-method", 2),
+        ("adding-parts", 4),
+        ("tutorial", 7),
+        ("pretrained", 1),
+        ("notebook-own-loss", 7),
+        ("notebook-comparison", 7),
+    ],
 )
 def test_python_blocks_run_in_order(name: str, count: int, tmp_path: Path) -> None:
     codes = blocks(DOCS / f"{name}.md", "python")

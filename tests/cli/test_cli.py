@@ -112,7 +112,7 @@ def test_list(cscct: Call) -> None:
     listing = json.loads(cscct("list", "--json").stdout)
     assert set(listing["methods"]) == set(METHODS)
     assert set(listing["losses"]) == set(TERMS)
-    assert len(METHODS) == 28
+    assert len(METHODS) == 30
     assert all(summary for entries in listing.values() for summary in entries.values())
     text = cscct("list").stdout
     assert all(name in text for name in ("lucir-resnet18", "cifar100", "+cscct", "seed-1993", "podnet-1"))

@@ -25,7 +25,7 @@ def doctests() -> list[doctest.DocTest]:
 
 
 def test_functions_and_classes_have_examples() -> None:
-    assert len(FUNCTIONS) == 17
+    assert len(FUNCTIONS) == 19
     expected = {value.__name__ for value in [*FUNCTIONS, *CLASSES]} - {"register"}  # it would change the registry
     assert {test.name.rpartition(".")[2] for test in doctests()} == expected
 

@@ -38,6 +38,17 @@ def asymmetric_contrast(vectors: Tensor, labels: Tensor, is_new: Tensor, tempera
         labels: Shape (n,).
         is_new: Shape (n,), bool.
         temperature: Temperature τ of the cosines.
+
+    Returns:
+        Scalar; zero, connected to the graph, for fewer than two samples.
+
+    Examples:
+        >>> import torch
+        >>> from cscct.losses import asymmetric_contrast
+        >>> vectors = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+        >>> loss = asymmetric_contrast(vectors, torch.tensor([1, 0, 1]), torch.tensor([True, False, True]))
+        >>> print(f"{loss.item():.4f}")
+        0.0846
     """
     if len(vectors) < 2:
         return connected_zero(vectors)
@@ -58,6 +69,16 @@ def relation_distillation(
         teacher: The teacher's, shape (n, d). They receive no gradient.
         temperature: Temperature κ of the cosines.
         teacher_temperature: Temperature κ* of the teacher's cosines.
+
+    Returns:
+        Scalar; zero, connected to the graph, for fewer than two samples.
+
+    Examples:
+        >>> import torch
+        >>> from cscct.losses import relation_distillation
+        >>> vectors = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+        >>> print(f"{relation_distillation(vectors, vectors).item():.4f}")
+        0.2355
     """
     if len(student) < 2:
         return connected_zero(student)
