@@ -43,7 +43,7 @@ def miniature() -> None:
     """In a child: CIFAR-100 with three classes, so that a case is a few kilobytes."""
     from cscct.data.datasets import cifar
 
-    cifar._LAYOUT = cifar._Layout(CLASSES, PER_CLASS, dict.fromkeys(FILES, ""))
+    cifar.CIFAR100 = cifar._Layout(CLASSES, PER_CLASS, dict.fromkeys(FILES, ""))
 
 
 def whole_file(name: str, protocol: int) -> bytes:
