@@ -15,11 +15,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import cscct  # before torch, because it sets how threads wait
+
+# isort: split
 import torch
 
+import busy
 import classifier
 import costs
-import cscct
 import growth
 import large_images
 import precision
@@ -35,6 +38,7 @@ PARTS = {
     "large-images": large_images,
     "classifier": classifier,
     "precision": precision,
+    "busy": busy,
 }
 # Seconds of other programs for the same second task, measured once on two cores of an AMD EPYC with torch 2.13.
 ELSEWHERE = {
@@ -76,6 +80,8 @@ GOALS = {
     "classifier: predict, a process, s": (AT_MOST, 4.0),
     "classifier: predict, loaded, ms": (AT_MOST, 60.0),
     "classifier: model on disk, MB": (AT_MOST, 40.0),
+    **{f"one core busy: {work} / fair share": (AT_LEAST, 0.8) for work in busy.WORKS},
+    **{f"quiet: {work} / {busy.BEFORE}": (AT_LEAST, 0.9) for work in busy.WORKS},
 }
 
 

@@ -21,6 +21,7 @@ from cscct.learn.device import keep_freed_memory
 from cscct.learn.learner import Learner
 from cscct.learn.loop import StageInputs, run_stage
 from cscct.learn.protocol import complete
+from cscct.learn.state import state_tensors
 from cscct.losses import WeightedSum
 from cscct.nets import Network, build_network, for_inference
 from cscct.runs.checkpoints import Checkpoints
@@ -97,7 +98,7 @@ def share_of_checkpoints(learner: Learner, teacher: Network, rounds: int) -> flo
         checkpoints, seconds = Checkpoints(Path(folder) / "checkpoints"), []
         for _ in range(rounds + 1):
             started = time.perf_counter()
-            checkpoints.save({**learner.tensors(), **momentum}, {"exemplars": learner.memory.exemplars})
+            checkpoints.save({**state_tensors(learner), **momentum}, {"exemplars": learner.memory.exemplars})
             seconds.append(time.perf_counter() - started)
     learner.teacher = None
     return median(seconds[1:]) / (60 * CheckpointSpec().minutes)

@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from bench import ELSEWHERE, GOALS, met, of_others
@@ -103,6 +104,12 @@ def large_images(results: dict[str, Any]) -> str:
     )
 
 
+def busy(results: dict[str, Any]) -> str:
+    part = results["parts"]["busy"]["images/s"]
+    body = [[work, *(short(median(values)) for values in rates.values())] for work, rates in part.items()]
+    return rows(["images/s", *next(iter(part.values()))], body)
+
+
 def start_up(results: dict[str, Any]) -> str:
     return rows(
         ["", "seconds"], [[f"`{name}`", f"{value:.2f}"] for name, value in results["parts"]["start-up"].items()]
@@ -143,6 +150,7 @@ BLOCKS = {
     "others": others,
     "large images": large_images,
     "start-up": start_up,
+    "busy": busy,
     **{f"growth: {name}": growth(name) for name in GROWTHS},
 }
 

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from cscct.learn import loop
 from cscct.learn.learner import Learner
+from cscct.learn.state import state_tensors
 from cscct.losses import WeightedSum
 from cscct.nets import Network
 from cscct.runs.checkpoints import Checkpoints
@@ -181,7 +182,7 @@ def second_task(method: str, size: Size) -> dict[str, dict[str, float]]:
         learner.learn(task, listener)
         learner.evaluate(task)
         with clock.during("checkpoint"):
-            checkpoints.save(learner.tensors(), {"exemplars": learner.memory.exemplars})
+            checkpoints.save(state_tensors(learner), {"exemplars": learner.memory.exemplars})
         clock.switch("other")
     floor = {part.removeprefix("floor: "): s for part, s in clock.parts.items() if part.startswith("floor: ")}
     return {"package": {part: clock.parts[part] for part in PARTS}, "floor": floor}

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +17,7 @@ import pytest
 import torch
 
 from cscct.config import Settings, resolve
+from cscct.data import Dataset
 from cscct.learn.build import build_learner, build_stream
 from cscct.learn.learner import Learner
 from cscct.learn.protocol import complete
@@ -61,6 +63,12 @@ def settings_for(method: str, dataset: str = "digits", *sets: str, recipe: str |
     return resolve(method, dataset, recipe=recipe, overrides=[parse_override(text) for text in sets])
 
 
+@cache
+def digits() -> Dataset:
+    """The digits, which take a fifth of a second to load. No test may change them."""
+    return load_dataset(settings_for("finetune"), None, lambda _: None)
+
+
 def run_quietly(
     folder: Path, method: str, *sets: str, first_tasks: Path | None = None, listener: Silent | None = None
 ) -> dict[str, Any]:
@@ -75,7 +83,7 @@ def run_quietly(
 
 def learner_for(method: str, *sets: str, dataset: str = "digits") -> Learner:
     settings = settings_for(method, dataset, f"runtime.threads={THREADS}", *sets)
-    loaded = load_dataset(settings, None, lambda _: None)
+    loaded = digits() if dataset == "digits" else load_dataset(settings, None, lambda _: None)
     settings = complete(settings, loaded)
     return build_learner(settings, loaded, build_stream(settings, loaded, lambda _: None))
 

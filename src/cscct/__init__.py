@@ -5,7 +5,8 @@
     run = cscct.run("lucir+cscct", "digits", seed=1, settings={"train.epochs": 5})
     model = cscct.load(run.path)
 
-What is named here is imported when it is first used, so that `import cscct` takes no time.
+What is named here is imported when it is first used, so that `import cscct` takes no time. The import sets how threads
+of OpenMP wait, unless the user has set it (see `cscct.threads`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .lazy import lazy_exports
+from .threads import limit_spinning
 
 if TYPE_CHECKING:
     from .analysis.tables import ResultsTable as ResultsTable
@@ -71,3 +73,6 @@ __getattr__ = lazy_exports(__name__, _HOMES)
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
+
+
+limit_spinning()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -68,6 +69,11 @@ def layers(settings: Mapping[str, Any] | None) -> list[Raw]:
     return dotted_layers(settings or {})
 
 
+def _folder_part(dataset: str) -> str:
+    """The name of a dataset as part of the name of a folder: `hf:user/name` without colon and slash."""
+    return re.sub(r"[^\w.+-]+", "-", dataset)
+
+
 def dataset_name(dataset: str | Dataset) -> str:
     """Return the name of a dataset in the settings. All datasets in memory have the same name."""
     from .data import Dataset
@@ -109,7 +115,7 @@ def run_settings(
     """
     from .runs.runner import execute
 
-    name = f"{settings.method}-{settings.dataset}-seed{settings.seed}"
+    name = f"{settings.method}-{_folder_part(settings.dataset)}-seed{settings.seed}"
     folder = RunFolder(out if out is not None else unused_path(RUNS, name))
     folder.check_usable()  # before the data is read
     with Display(hooks.mode) as display:
@@ -169,7 +175,7 @@ class Experiment(Generic[Written]):
             status = execute_plan(plan, self.options, cache, listener=listener, watch=watch, stop=hooks.stop)
             if not status.attempts and not status.failures():
                 display.say("All runs are already finished.")
-        return self.write(plan), status
+        return self.write([run.as_begun() for run in plan]), status  # with the settings that the runs recorded
 
 
 class StudyTable(NamedTuple):
@@ -193,7 +199,7 @@ def comparison(
     overrides: Sequence[Raw] = (),
 ) -> Experiment[StudyTable]:
     """Plan several methods with the same seeds."""
-    folder = out if out is not None else unused_path(RUNS, f"compare-{dataset}")
+    folder = out if out is not None else unused_path(RUNS, f"compare-{_folder_part(dataset)}")
     plan = plan_comparison(methods, dataset, seeds, folder, recipe=recipe, config=config, overrides=overrides)
     return Experiment(plan, options, _write_comparison)
 
@@ -212,7 +218,7 @@ def parameter_sweep(
     """Plan the combinations of a study, given as a YAML file or as its content."""
     if isinstance(study, Mapping):
         parsed = parse_study(dict(study), "The study")
-        folder = out if out is not None else unused_path(RUNS, f"sweep-{parsed.dataset}")
+        folder = out if out is not None else unused_path(RUNS, f"sweep-{_folder_part(parsed.dataset)}")
     else:
         parsed = parse_study(read_config(study), str(study))
         folder = out if out is not None else RUNS / study.stem

@@ -65,7 +65,7 @@ def test_classes_are_not_averaged_over_different_class_orders(tmp_path: Path) ->
 
 def test_runs_with_different_precision_are_different_groups(tmp_path: Path) -> None:
     """Also if the setting has its old name."""
-    make_run(tmp_path / "a")
+    make_run(tmp_path / "a", "lucir", "digits", "numerics.precision=32-true")
     make_run(tmp_path / "b", "lucir", "digits", "runtime.precision=bf16-mixed")
     assert labels_in(tmp_path) == ["lucir, precision=32-true", "lucir, precision=bf16-mixed"]
 

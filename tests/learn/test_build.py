@@ -6,9 +6,10 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from torch import nn
 
-from conftest import learner_for
+from conftest import learner_for, settings_for
 from cscct.errors import UserError
 from cscct.learn import build, device
 
@@ -95,3 +96,21 @@ def test_folding_is_a_setting(fold: str) -> None:
     for prepare in (learner.prepare, learner.evaluator.prepare):
         norms = [module for module in prepare(learner.network).modules() if isinstance(module, nn.BatchNorm2d)]
         assert bool(norms) == (fold == "false")
+
+
+def test_convolutions_are_selected_by_measurement_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
+    learner = learner_for("finetune", "data.train_per_class=2", "network.depth=8")
+    settings = settings_for("finetune", "digits", "runtime.device=cuda")
+    assert not torch.backends.cudnn.benchmark  # on a CPU
+
+    class Reached(Exception): ...
+
+    def stop(*_: object) -> None:
+        raise Reached
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(build, "check_optimizer", stop)  # what follows needs a GPU
+    with pytest.raises(Reached):
+        build.learner_with(learner.network, settings, learner.stream)
+    assert torch.backends.cudnn.benchmark

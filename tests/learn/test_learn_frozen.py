@@ -35,6 +35,7 @@ from cscct.learn.build import build_learner, build_stream
 from cscct.learn.frozen import FrozenView
 from cscct.learn.learner import Learner
 from cscct.learn.protocol import complete
+from cscct.learn.state import state_tensors
 from cscct.runs.folder import RunFolder
 from cscct.studies.datasets import load_dataset
 from cscct.yamltext import parse_override
@@ -204,7 +205,7 @@ def test_methods_learn_with_frozen_stages(method: str, tmp_path: Path) -> None:
 
 def test_checkpoints_exclude_frozen_stages() -> None:
     learner = learner_for("lucir", *SMALL)
-    names = learner.tensors()
+    names = state_tensors(learner)
     assert not any("stem" in name or "stages.0" in name for name in names)
     whole = learner.whole_network().state_dict()
     assert whole.keys() == learner_for("lucir").network.state_dict().keys()

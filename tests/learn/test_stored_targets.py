@@ -10,6 +10,7 @@ from conftest import Silent, learner_for
 from cscct.data.batches import join
 from cscct.learn.learner import Learner, Resume
 from cscct.learn.loop import StagePosition
+from cscct.learn.state import restore_state, state_tensors
 from cscct.memory import STORED_TARGETS, pad_stored
 
 SMALL = ("train.epochs=2", "data.train_per_class=24", "data.classes=6", "protocol.base=2", "runtime.eval_batch_size=7")
@@ -68,7 +69,7 @@ def test_a_learner_that_is_restored_ends_with_the_same_bits(method: str, optimiz
 
     def keep(stage: str, position: StagePosition, state: Any) -> None:
         if position.epoch == 1 and not saved:
-            tensors = {name: tensor.clone() for name, tensor in whole.tensors().items()}
+            tensors = {name: tensor.clone() for name, tensor in state_tensors(whole).items()}
             exemplars = {label: list(ranked) for label, ranked in whole.memory.exemplars.items()}
             place = StagePosition(position.epoch, position.step, position.images, dict(position.sums))
             saved.append((tensors, exemplars, Resume(stage, place, copy.deepcopy(state()))))
@@ -76,13 +77,13 @@ def test_a_learner_that_is_restored_ends_with_the_same_bits(method: str, optimiz
     whole.learn(second, Silent(), on_step=keep)
     tensors, exemplars, resume = saved[0]
     other = learner_for(method, *SMALL, *sets)
-    other.restore(tensors, exemplars)
+    restore_state(other, tensors, exemplars)
     other.learn(second, Silent(), resume=resume)
     third = whole.stream.tasks[2]
     for learner in (whole, other):
         learner.learn(third, Silent())
     assert whole.memory.exemplars == other.memory.exemplars
-    expected, found = whole.tensors(), other.tensors()
+    expected, found = state_tensors(whole), state_tensors(other)
     assert expected.keys() == found.keys()
     assert any(name.startswith("stored.") for name in found) == method.startswith("der")
     assert all(torch.equal(expected[name], found[name]) for name in expected)

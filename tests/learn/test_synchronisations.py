@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from conftest import Silent, learner_for
+from conftest import Silent, digits, learner_for
 from cscct.data.base import to_device
 from cscct.errors import RunFailed
 from cscct.learn.learner import Learner
@@ -56,6 +56,7 @@ class Steps(Silent):
 
 @pytest.mark.parametrize("method", [*TRAINED, *ADDONS])
 def test_a_step_does_not_wait_for_the_device(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    digits()  # loaded outside of the fake device, which is slow
     with fake_device(monkeypatch) as device:
         learner, listener = on_fake_device(method), Steps(device)
         for task in learner.stream.tasks[:2]:

@@ -15,7 +15,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from cscct import IncrementalClassifier
-from cscct.classifier.reader import transform_for
+from cscct.classifier.networks import transform_for
 from cscct.config.layers import resolve
 from cscct.data.inputs import ImageFormat, ItemReader
 from cscct.errors import UserError

@@ -62,6 +62,20 @@ def test_tensorboard(tmp_path: Path) -> None:
     assert "settings/text_summary" in events.Tags()["tensors"]
 
 
+def test_wandb_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real package, which writes one file per run without a network."""
+    pytest.importorskip("wandb", reason="pip install 'cscct[wandb]'")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    result = run_quietly(tmp_path / "run", "lucir", *SHORT, "runtime.log=wandb")
+    (file,) = (tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb")
+    content = file.read_bytes()
+    names = ("accuracy/classifier", "loss parts/cross_entropy", "summary/last_accuracy", "train.epochs")
+    assert [name for name in names if name.encode() not in content] == []
+    for entry in result["tasks"]:
+        assert json.dumps(entry["accuracy"]["classifier"]).encode() in content
+
+
 def test_failures_end_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = Recorder()
     monkeypatch.setitem(sys.modules, "mlflow", module)  # type: ignore[arg-type]

@@ -7,13 +7,16 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
+import torch
 
 from conftest import run_quietly, without_timings
 from cscct.errors import UserError
 from cscct.runs.first_tasks import FirstTaskCache
 from cscct.storage import locked
+from cscct.studies import processes
 from cscct.studies.datasets import DatasetCache
 from cscct.studies.plan import PlannedRun
 from cscct.studies.processes import ProcessExecutor
@@ -50,6 +53,48 @@ def test_a_killed_process_is_restarted_and_a_failure_reported(tmp_path: Path) ->
     assert status.attempts == {"podnet-seed1": 1, "lucir-seed1": 2, "lucir+cscct-seed1": 1}
     alone = run_quietly(tmp_path / "alone", "lucir", *QUICK)
     assert without_timings(good[0].folder.result()) == without_timings(alone)
+
+
+class Started:
+    """A process that is only recorded, with its environment, and ends when told."""
+
+    all: ClassVar[list["Started"]] = []
+
+    def __init__(self, command: list[str], env: dict[str, str] | None = None, **options: Any):
+        self.gpu = None if env is None else env["CUDA_VISIBLE_DEVICES"]
+        self.code: int | None = None
+        self.kill = self.terminate = lambda: None
+        self.all.append(self)
+
+    def poll(self) -> int | None:
+        return self.code
+
+
+@pytest.mark.parametrize(("visible", "gpus"), [(None, ("0", "1")), ("3, 5", ("3", "5"))])
+def test_runs_are_distributed_over_gpus(
+    visible: str | None, gpus: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(processes.subprocess, "Popen", Started)
+    monkeypatch.setattr(Started, "all", [])
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    executor = ProcessExecutor(3, DatasetCache(None, print), FirstTaskCache(tmp_path / "first"))
+
+    def start(seed: int, *sets: str) -> str | None:
+        (run,) = small_plan(tmp_path, "lucir", seeds=[seed], sets=sets)
+        run.begin()
+        executor.start(run)
+        return Started.all[-1].gpu
+
+    first, second = gpus
+    assert [start(seed) for seed in (1, 2, 3)] == [first, second, first]
+    Started.all[0].code = Started.all[2].code = 0  # the runs on the first one have ended
+    assert [start(4), start(5, "runtime.device=cuda"), start(6)] == [first, first, second]
+    assert start(7, "runtime.device=cpu") is None
+    assert start(8, "runtime.devices=2") is None
 
 
 PARENT = """

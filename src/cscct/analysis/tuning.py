@@ -133,8 +133,8 @@ def tuning_result(tuning: Tuning, study: Study) -> TuningResult:
     """
     frozen = [trial for trial in study.get_trials() if trial.state.name != "WAITING"]
     trials = tuple(_trial(tuning, trial) for trial in frozen)
-    found = best_trial(frozen)
-    best = next((trial for trial in trials if found is not None and trial.number == found.number), None)
+    best_frozen = best_trial(frozen)
+    best = next((trial for trial in trials if best_frozen is not None and trial.number == best_frozen.number), None)
     config = _config(tuning, tuning.settings(best.settings), best.settings) if best else {}
     return TuningResult(tuning.folder, tuning.metric, trials, best, _importance(study, frozen), config)
 

@@ -63,7 +63,7 @@ def list_(plugin: Plugin = [], as_json: Json = False) -> None:  # noqa: B006
 def data_list(plugin: Plugin = [], as_json: Json = False) -> None:  # noqa: B006
     """List the datasets."""
     load_plugins(plugin)
-    from ..data.registry import DATASETS, default_data_dir
+    from ..data.registry import DATASETS, HUGGINGFACE, default_data_dir
 
     if as_json:
         print(
@@ -75,6 +75,7 @@ def data_list(plugin: Plugin = [], as_json: Json = False) -> None:  # noqa: B006
         return
     for name, kind in DATASETS.items():
         print(f"{name:16} {kind.summary}{' (cscct data fetch ' + name + ')' if kind.fetchable else ''}")
+    print(f"{HUGGINGFACE + 'NAME':16} folder of datasets.save_to_disk, or name on the hub (cscct data fetch hf:NAME)")
     print(f"Default data folder: {default_data_dir()} (change it with --data-dir).")
 
 
@@ -85,9 +86,10 @@ def data_fetch(
     plugin: Plugin = [],  # noqa: B006
     quiet: Quiet = False,
 ) -> None:
-    """Download a dataset and check it (cifar100).
+    """Download a dataset and check it (cifar10, cifar100, hf:NAME).
 
-    timm:NAME downloads the weights of a network of timm. No other command downloads anything.
+    hf:NAME downloads a dataset of the Hugging Face hub, timm:NAME the weights of a network of timm. No other
+    command downloads anything.
     """
     load_plugins(plugin)
     if name.startswith("timm:"):

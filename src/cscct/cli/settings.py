@@ -91,12 +91,13 @@ def _describe(key: str, as_json: bool) -> None:
 
 def _completed(settings: Settings) -> dict[str, Any]:
     """The settings with B, C and threads filled in where this needs neither the data nor torch."""
-    from ..data.registry import DATASETS
-    from ..learn.protocol import available_cores, with_protocol
+    from ..data.registry import find
+    from ..learn.protocol import with_protocol
+    from ..threads import default_threads
 
-    if classes := DATASETS[settings.dataset].num_classes:
+    if classes := find(settings.dataset).num_classes:
         settings = with_protocol(settings, classes)
-    runtime = replace(settings.runtime, threads=settings.runtime.threads or available_cores())
+    runtime = replace(settings.runtime, threads=settings.runtime.threads or default_threads())
     return settings.model_copy(update={"runtime": runtime}).dump()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ..data.augmentation_registry import AUGMENTATIONS, MIXUP, complete_options, option_names
-from ..data.registry import DATASETS
+from ..data.registry import find
 from ..data.samplers import SAMPLERS
 from ..data.tasks import class_order, wrong_sum
 from ..errors import UserError, install_hint
@@ -298,7 +298,7 @@ def _extension_problems(settings: Settings) -> list[str]:
 
 def consistency(settings: Settings) -> list[str]:
     """Return the problems that concern several settings, as messages."""
-    kind, problems = DATASETS[settings.dataset], _unknown_names(settings)
+    kind, problems = find(settings.dataset), _unknown_names(settings)
     if problems:  # the other checks need known parts
         return problems
     problems = _network_problems(settings) + _loss_problems(settings) + _augment_problems(settings)

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-from ..data.registry import DATASETS
+from ..data.registry import DATASETS, HUGGINGFACE, kind_of
 from ..errors import UserError
 from ..methods import Method, canonical_name, foreign_terms, parse_method
 from ..nets import parse_backbone, with_digest
@@ -155,9 +155,10 @@ def _names(wanted: Mapping[str, Any]) -> tuple[str, str, str]:
     for key, value in (("method", method), ("dataset", dataset), ("recipe", recipe)):
         if not isinstance(value, str):
             raise UserError(f"{key} must be a name, not {value!r}.")
-    if dataset not in DATASETS:
+    if kind_of(dataset) is None:
         raise UserError(
-            f"There is no dataset {dataset!r}{suggest(dataset, DATASETS)}; the datasets are {', '.join(DATASETS)}."
+            f"There is no dataset {dataset!r}{suggest(dataset, DATASETS)}; the datasets are {', '.join(DATASETS)} "
+            f"and {HUGGINGFACE}NAME."
         )
     if recipe not in RECIPES:
         raise UserError(f"There is no recipe {recipe!r}; the recipes are {' and '.join(RECIPES)}.")
@@ -233,8 +234,10 @@ def preset_layers(method: str, dataset: str, recipe: str, user: Raw | None = Non
 
 @functools.cache  # the result is not changed: `merge` copies
 def load_preset(dataset: str) -> Raw:
-    """Load the preset of a dataset; empty if there is none. Published folders of images share that of `folder`."""
+    """Load the preset of a dataset; empty if there is none. Published folders of images share that of `folder`,
+    datasets of Hugging Face that of `arrays`."""
     name = "folder" if dataset in ("tiny-imagenet", "cub200") else dataset
+    name = "arrays" if dataset.startswith(HUGGINGFACE) else name
     file = resources.files("cscct") / "presets" / f"{name}.yaml"
     return parse_yaml(file.read_text(encoding="utf-8"), file.name) if file.is_file() else {}
 

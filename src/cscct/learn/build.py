@@ -21,7 +21,8 @@ from ..seeding import generator
 from ..specs import NetworkSpec, Stage
 from ..storage import json_sha256, tensors_sha256
 from ..text import suggest
-from .device import choose_device, choose_threads, keep_freed_memory, require_compiler
+from ..threads import default_threads
+from .device import choose_device, keep_freed_memory, require_compiler, select_fast_convolutions
 from .distributed import SINGLE_PROCESS, ProcessGroup
 from .frozen import run_frozen, through_frozen
 from .learner import Learner
@@ -120,7 +121,7 @@ def build_learner(
         group: Processes that share the work.
         warn: Called with each warning.
     """
-    torch.set_num_threads(choose_threads(settings.runtime.threads))
+    torch.set_num_threads(settings.runtime.threads or default_threads())
     network = network_for(settings.network, dataset.channels, settings.seed)
     cached = settings.network.train_from and settings.runtime.frozen_cache_dir is not None
     return learner_with(network, settings, stream, group, warn, dataset.fingerprint() if cached else None)
@@ -148,6 +149,8 @@ def learner_with(
     if device.type == "cpu":
         keep_freed_memory()
         require_compiler(settings.numerics.compile)
+    elif device.type == "cuda":
+        select_fast_convolutions()
     for section, stage in settings.active_stages.items() if settings.terms else ():  # else nothing is trained
         check_optimizer(section, stage, device)
     if isinstance(network.backbone, GrowingBackbone) and not network.head.can_widen:

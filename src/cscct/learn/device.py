@@ -14,7 +14,6 @@ import torch
 
 from ..config import Device
 from ..errors import UserError
-from .protocol import available_cores
 
 Precision = Callable[[], AbstractContextManager[Any]]  # returns the context manager of a forward pass
 FULL_PRECISION: Precision = nullcontext
@@ -45,13 +44,11 @@ def choose_device(name: str) -> Device:
     return cast(Device, name)
 
 
-def choose_threads(threads: int) -> int:
-    """Return the number of threads to use.
-
-    Args:
-        threads: Number of threads, or 0 for one per available core.
-    """
-    return threads or available_cores()
+def visible_gpus() -> list[str]:
+    """Return the CUDA devices of this process, by their names in the environment variable CUDA_VISIBLE_DEVICES."""
+    count = torch.cuda.device_count()
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return [name.strip() for name in named.split(",")][:count] if named else [str(index) for index in range(count)]
 
 
 def precision_context(name: str, device: torch.device) -> Precision:
@@ -60,10 +57,11 @@ def precision_context(name: str, device: torch.device) -> Precision:
     Losses convert their inputs to float32 at least.
 
     Args:
-        name: `32-true`, or `bf16-mixed` for float32 weights and bfloat16 products.
+        name: `32-true`, or `bf16-mixed` for float32 weights and bfloat16 products. `auto` is `32-true` where no run has
+            chosen.
         device: Device of the network.
     """
-    if name == "32-true":
+    if name != "bf16-mixed":
         return FULL_PRECISION
     return lambda: torch.autocast(device.type, torch.bfloat16)
 
@@ -80,6 +78,14 @@ def keep_freed_memory() -> None:
         if not mallopt(mmap_threshold, 1 << 30):  # older versions reject values this large
             mallopt(mmap_max, 0)
         mallopt(trim_threshold, (1 << 31) - 1)
+
+
+def select_fast_convolutions() -> None:
+    """Let cuDNN measure which algorithm of a convolution is the fastest for each shape of its input.
+
+    Shapes rarely change during training. Runs on GPUs are not reproducible bit for bit with or without it.
+    """
+    torch.backends.cudnn.benchmark = True
 
 
 def require_compiler(compile_: str) -> None:

@@ -28,6 +28,7 @@ from .distributed import SINGLE_PROCESS, ProcessGroup
 from .evaluation import Evaluation, Evaluator
 from .loop import StageInputs, StepHook, TrainingListener, run_stage
 from .plan import LearnerConfig, Pools, Resume
+from .state import load_first_task
 
 
 class Learner:
@@ -97,7 +98,7 @@ class Learner:
             listener: Notified of steps and epochs.
             ready: Result of `first_task_tensors` of a run with identical training. Training is skipped.
             on_step: Called after every step, for example to write a checkpoint.
-            resume: Position to continue from. `restore` must be called first.
+            resume: Position to continue from. `restore_state` must be called first.
 
         Raises:
             RunFailed: If weights or class means are not finite.
@@ -136,13 +137,7 @@ class Learner:
             self.extension.begin_task(replace(context, teacher=self.teacher))
             self.extension.state_dict()  # reports state that cannot be saved before the task is trained
         else:
-            state = _unprefixed("extension.", ready)
-            self.network.load({name: tensor for name, tensor in ready.items() if not name.startswith("extension.")})
-            self.extension.load_state_dict({name: tensor.to(self.device) for name, tensor in state.items()})
-
-    def first_task_tensors(self) -> dict[str, Tensor]:
-        """Return what other runs need to skip the training of the first task: weights and state of the extension."""
-        return {**self.network.state_dict(), **_prefixed("extension.", self.extension.state_dict())}
+            load_first_task(self, ready)
 
     def _context(self, task: Task) -> TaskContext:
         return TaskContext(
@@ -191,47 +186,6 @@ class Learner:
         net = self.network
         backbone = join_backbone(self.frozen, net.backbone)
         return Network(backbone, net.head, relu_head=net.relu_head, frozen_norms=net.frozen_norms)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors of a checkpoint.
-
-        Together with `memory.exemplars` and the position in a stage, they are the complete state.
-        """
-        teacher = self.teacher.state_dict() if self.teacher is not None else {}
-        state = {"means": self.means, "similarity": self.similarity, "previous_means": self.previous_means}
-        stored = {str(label): rows for label, rows in self.memory.stored.items()}
-        state |= _prefixed("stored.", stored) | _prefixed("network.", self.network.state_dict())
-        for label, stats in self.statistics.items():
-            state |= _prefixed(f"statistics.{label}.", stats.tensors())
-        state |= _prefixed("extension.", self.extension.state_dict())
-        return state | _prefixed("teacher.", teacher)
-
-    def restore(self, tensors: Mapping[str, Tensor], exemplars: Mapping[int, list[int]]) -> None:
-        """Restore the state of a checkpoint.
-
-        Args:
-            tensors: Result of `tensors`.
-            exemplars: Exemplars of each class.
-        """
-        self.memory.exemplars = {label: list(ranked) for label, ranked in exemplars.items()}
-        stored = _unprefixed("stored.", tensors)
-        self.memory.stored = {label: stored[str(label)] for label in exemplars if str(label) in stored}
-        self.means, self.similarity = tensors["means"], tensors["similarity"]
-        self.previous_means = tensors["previous_means"]
-        statistics = _unprefixed("statistics.", tensors)
-        labels = sorted({int(name.partition(".")[0]) for name in statistics})
-        self.statistics = {
-            label: ClassStatistics.from_tensors(_unprefixed(f"{label}.", statistics)) for label in labels
-        }
-        self.network.load(_unprefixed("network.", tensors))
-        state = _unprefixed("extension.", tensors)
-        self.extension.load_state_dict({name: tensor.to(self.device) for name, tensor in state.items()})
-        teacher = _unprefixed("teacher.", tensors)
-        self.teacher = None
-        if teacher:
-            self.teacher = self.network.frozen_copy()
-            self.teacher.load(teacher)
-            self.teacher.requires_grad_(False)
 
     def planned_images(self, task: Task) -> int:
         """Return the number of training images of a task over all epochs, the total of its progress.
@@ -401,11 +355,3 @@ def _check_finite(tensors: Mapping[str, Tensor], task: Task) -> None:
                 f"The weights {name} are not finite after task {task.index + 1}. Try a smaller learning rate "
                 "(train.lr) or train.clip_grad_value."
             )
-
-
-def _prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {prefix + name: tensor for name, tensor in tensors.items()}
-
-
-def _unprefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..config import Settings
+from ..config import PrecisionName, Settings
 from ..data.holdout import validation_count
 from ..data.registry import listing
 from ..data.tasks import class_order, split_tasks, tasks_of, wrong_sum
 from ..errors import UserError, Warn
 from ..structs import Task
 from ..text import suggest
+from ..threads import default_threads
 
 if TYPE_CHECKING:
     from ..data import Dataset
+
+MIN_PIXELS = 20_000_000  # of all training images; with fewer, measuring a precision costs more than it saves
 
 
 def class_sequence(settings: Settings, class_names: Sequence[str]) -> list[int]:
@@ -109,16 +111,57 @@ def complete(settings: Settings, dataset: Dataset) -> Settings:
         UserError: If the classes of the dataset do not fit `protocol.tasks` or `data.classes`, or its images do not
             fit `data.validation`.
     """
-    from .device import choose_device, choose_threads  # import torch, which planning does not need
+    from .device import choose_device  # import torch, which planning does not need
 
     order = class_sequence(settings, dataset.class_names)
     _check_validation(settings, dataset, order)
     runtime = replace(
         settings.runtime,
         device=choose_device(settings.runtime.device),
-        threads=choose_threads(settings.runtime.threads),
+        threads=settings.runtime.threads or default_threads(),
     )
-    return with_protocol(settings, len(dataset.class_names)).model_copy(update={"runtime": runtime})
+    completed = with_protocol(settings, len(dataset.class_names)).model_copy(update={"runtime": runtime})
+    if completed.numerics.precision != "auto" or not _worth_measuring(completed, dataset):
+        return with_precision(completed, "32-true")
+    from .precision import choose_precision  # imports torch
+
+    return with_precision(completed, choose_precision(completed, dataset))
+
+
+def with_precision(settings: Settings, precision: PrecisionName) -> Settings:
+    """Return the settings with another precision, if they leave it open (`auto`).
+
+    Args:
+        settings: Settings of the run.
+        precision: The precision.
+    """
+    if settings.numerics.precision != "auto":
+        return settings
+    return settings.model_copy(update={"numerics": replace(settings.numerics, precision=precision)})
+
+
+def _worth_measuring(settings: Settings, dataset: Dataset) -> bool:
+    """Return whether a run trains so much, in this process, that measuring the fastest precision pays."""
+    runtime, network, data = settings.runtime, settings.network, settings.data
+    if not settings.terms or not network.train_backbone or network.train_from or runtime.devices * runtime.nodes > 1:
+        return False
+    classes = data.classes or len(dataset.class_names)
+    images = min(len(dataset.train), data.train_per_class * classes if data.train_per_class else len(dataset.train))
+    return images * input_side(settings, dataset) ** 2 >= MIN_PIXELS
+
+
+def input_side(settings: Settings, dataset: Dataset) -> int:
+    """Return the height and width of the network's input, or an estimate if images of different sizes are not resized.
+
+    Args:
+        settings: Settings of the run.
+        dataset: Dataset of the run.
+    """
+    from ..data import ArrayImages
+
+    images = dataset.train.images
+    own = int(max(images.pixels.shape[2:])) if isinstance(images, ArrayImages) else 224
+    return settings.data.transform.size or own
 
 
 def _check_validation(settings: Settings, dataset: Dataset, order: Sequence[int]) -> None:
@@ -129,8 +172,3 @@ def _check_validation(settings: Settings, dataset: Dataset, order: Sequence[int]
     counts = Counter(dataset.train.labels.tolist())
     for index in order:
         validation_count(dataset.class_names[index], min(counts[index], limit or counts[index]), fraction)
-
-
-def available_cores() -> int:
-    """Return the number of cores that this process can use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

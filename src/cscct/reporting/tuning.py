@@ -52,12 +52,16 @@ def history(result: TuningResult) -> ReportFigure:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid()
         legend_below(figure, handles, labels)
-    found = (
+    summary = (
         f"Best: {result.best.value:.1f} % in trial {result.best.number}." if result.best else "No trial is complete."
     )
     about = f"{name[0].upper()}{name[1:]} on validation images against the number of the trial"
     return ReportFigure(
-        "history", figure, table, f"{about}. {found}", f"{about}. Pruned trials: the value at which they were stopped."
+        "history",
+        figure,
+        table,
+        f"{about}. {summary}",
+        f"{about}. Pruned trials: the value at which they were stopped.",
     )
 
 

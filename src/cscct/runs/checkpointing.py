@@ -13,6 +13,7 @@ from ..errors import Interrupted, UserError, Warn
 from ..learn.learner import Learner
 from ..learn.loop import OptimizerState, StagePosition
 from ..learn.plan import Resume
+from ..learn.state import restore_state, state_tensors
 from ..optim import pack_state, unpack_state
 from ..storage import tensors_sha256
 from ..structs import Task
@@ -96,7 +97,7 @@ class CheckpointWriter:
             "settings": identity(self.record.settings),
             "frozen": self.frozen,
         }
-        self.folder.save_checkpoint({**self.learner.tensors(), **optimizer}, state)
+        self.folder.save_checkpoint({**state_tensors(self.learner), **optimizer}, state)
         self.last = time.perf_counter()
 
     def restore(self, saved: Checkpoint) -> tuple[int, Resume | None]:
@@ -126,7 +127,7 @@ class CheckpointWriter:
             )
         if self.folder.metrics_size() < state["metrics_size"]:
             self.warn(f"Some epochs are missing at the end of {self.folder.path / METRICS}; figures will lack them.")
-        self.learner.restore(tensors, {int(label): ranked for label, ranked in state["exemplars"].items()})
+        restore_state(self.learner, tensors, {int(label): ranked for label, ranked in state["exemplars"].items()})
         self.record.restore(state)
         self.folder.cut_metrics(state["metrics_size"])
         stage = state["stage"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import yaml
 
 from .. import __version__
-from ..config import Settings, resolve
+from ..config import PrecisionName, Settings, resolve
 from ..config.renames import with_new_names
 from ..errors import DamagedRun, UserError
 from ..plugins import explain_changed_plugins
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 CONFIG, RESULT, METRICS, MODEL = "config.yaml", "result.json", "metrics.jsonl", "model.safetensors"
 EXEMPLARS, TASKS, ORIGIN, MESSAGES = "exemplars.safetensors", "tasks", "origin.json", "messages.txt"
 NOT_IDENTIFYING = ("cscct_version", "runtime", "checkpoint")  # sections that may change when a run is resumed
+PRECISION = "numerics.precision"
 State = Literal["free", "unfinished", "finished"]
 
 
@@ -155,6 +156,13 @@ class RunFolder:
                 "with --out, or delete this one."
             )
         return "finished" if self.result().get("status") == "finished" else "unfinished"
+
+    def precision(self) -> PrecisionName:
+        """Return the precision that the run recorded, or `auto` if it has not been started."""
+        with suppress(UserError):  # reported by `state`
+            precision = flatten(self.config()).get(PRECISION)
+            return precision if precision in ("32-true", "bf16-mixed") else "auto"
+        return "auto"
 
     def create(self, settings: Settings) -> None:
         """Write `config.yaml` and remove all files of an earlier attempt."""
@@ -288,6 +296,8 @@ def differences(stored: Raw, wanted: Raw) -> list[str]:
         flatten({key: value for key, value in raw.items() if key not in NOT_IDENTIFYING}) for raw in (stored, wanted)
     )
     names = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
+    if "auto" in (before.get(PRECISION), after.get(PRECISION)):  # chosen when the run starts, and recorded
+        names = [name for name in names if name != PRECISION]
     return [f"{name} was {before.get(name)} and is now {after.get(name)}" for name in names]
 
 

@@ -21,7 +21,8 @@ from ..learn.distributed import ProcessGroup, explain_lost_processes, launch
 from ..learn.evaluation import Evaluation
 from ..learn.learner import Learner
 from ..learn.plan import Resume
-from ..learn.protocol import complete
+from ..learn.protocol import complete, with_precision
+from ..learn.state import first_task_tensors
 from ..plugins import explain_plugin_error
 from ..storage import DISK_FULL, UNUSABLE, locked, tensors_sha256
 from ..structs import Task
@@ -77,7 +78,7 @@ def execute(
         RunFailed: If the run cannot be continued, for example because the disk is full.
         Interrupted: If `stop` returned True.
     """
-    settings = complete(settings, dataset)
+    settings = complete(with_precision(settings, folder.precision()), dataset)
     runtime = settings.runtime
     group = launch(runtime.devices, runtime.nodes, runtime.device)
     if not group.is_leader:
@@ -113,7 +114,10 @@ class _Execution:
             return self._stored_result(data) if state == "finished" else self._train(data, saved)
 
     def _find(self) -> tuple[State, Settings, Checkpoint | None]:
-        """Return the state of the run, its settings and its newest checkpoint. A resumed run keeps its threads."""
+        """Return the state of the run, its settings and its newest checkpoint.
+
+        A resumed run keeps its threads and its precision.
+        """
         state = self.folder.state(self.settings)
         if state != "unfinished":
             return state, self.settings, None
@@ -123,7 +127,8 @@ class _Execution:
             device = current.device
         threads = stored.runtime.threads or current.threads
         runtime = replace(stored.runtime, device=device, threads=threads, devices=current.devices, nodes=current.nodes)
-        return state, stored.model_copy(update={"runtime": runtime}), self.folder.checkpoints.latest(self.warn)
+        stored = with_precision(stored.model_copy(update={"runtime": runtime}), self.settings.numerics.precision)
+        return state, stored, self.folder.checkpoints.latest(self.warn)
 
     def _stored_result(self, data: str) -> Result:
         result = self.folder.result()
@@ -181,7 +186,7 @@ class _Execution:
             ready = self.group.broadcast(lambda: shared.get(record.first_task, self.warn))
         learner.learn(task, Listeners([MetricsLog(self.folder), self.listener]), ready, writer.step, resume)
         if shared is not None and ready is None and self.group.is_leader:
-            shared.put(record.first_task, learner.first_task_tensors())
+            shared.put(record.first_task, first_task_tensors(learner))
         evaluation = learner.evaluate(task)
         validation = learner.evaluate(task, "validation") if learner.stream.validation else None
         self.folder.save_task(task.index, task_tensors(learner, task, evaluation))

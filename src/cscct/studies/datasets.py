@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..config import Settings
-from ..data.registry import DATASETS, LoadRequest, Progress, load, no_progress
+from ..data.registry import LoadRequest, Progress, find, kind_of, load, no_progress
 from ..errors import Warn
 
 if TYPE_CHECKING:
@@ -42,11 +42,10 @@ def load_dataset(settings: Settings, data_dir: Path | None, warn: Warn, progress
     side = settings.data.resize_cache_px
     if side is None:
         return dataset
-    import pooch
-
+    from ..data.registry import user_cache_dir
     from ..data.resized_copies import with_resized_copies
 
-    folder = Path(pooch.os_cache("cscct")) / "copies"
+    folder = user_cache_dir() / "copies"
     return with_resized_copies(dataset, side, folder, settings.runtime.workers, progress)
 
 
@@ -85,7 +84,7 @@ class DatasetCache:
 
     def fingerprint(self, settings: Settings) -> str | None:
         """Return the fingerprint of a run's dataset, or None for image files, which would all have to be read."""
-        kind = DATASETS.get(settings.dataset)
+        kind = kind_of(settings.dataset)
         if settings.dataset not in self.in_memory and (kind is None or kind.list_classes is not None):
             return None
         dataset = self.of(settings)
@@ -103,7 +102,7 @@ class DatasetCache:
         """Return the number of classes of a run's dataset. Image files are listed, not read."""
         if settings.dataset in self.in_memory:
             return len(self.in_memory[settings.dataset].class_names)
-        kind = DATASETS[settings.dataset]
+        kind = find(settings.dataset)
         if kind.num_classes is not None:
             return kind.num_classes
         if kind.list_classes is not None:
@@ -117,7 +116,7 @@ class DatasetCache:
 
         Image files are only listed: each run reads them.
         """
-        kind = DATASETS.get(settings.dataset)
+        kind = kind_of(settings.dataset)
         if kind is not None and kind.list_classes is not None:
             self.count_classes(settings)
         else:  # another machine may execute the run, so its device is not checked

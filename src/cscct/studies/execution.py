@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UserError
-from ..learn.protocol import available_cores
 from ..runs.folder import changed_data
+from ..threads import available_cores, default_threads
 from .datasets import DatasetCache
 from .plan import PlannedRun
 
@@ -44,11 +44,12 @@ class ExecutionOptions:
     @property
     def threads(self) -> int:
         """Threads of a run whose settings do not fix them."""
-        return max(1, available_cores() // self.jobs) if self.jobs else available_cores()
+        threads = default_threads()
+        return max(1, min(threads, available_cores() // self.jobs)) if self.jobs else threads
 
     def processes(self, plan: Sequence[PlannedRun]) -> int:
         """Return the number of runs at a time: `jobs`, or as many as fit the cores."""
-        threads = max((run.settings.runtime.threads or available_cores() for run in plan), default=1)
+        threads = max((run.settings.runtime.threads or default_threads() for run in plan), default=1)
         return self.jobs or max(1, available_cores() // threads)
 
     def in_this_process(self, plan: Sequence[PlannedRun]) -> bool:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from ..config import RuntimeSpec, Settings
+from ..config import PrecisionName, RuntimeSpec, Settings
 from ..errors import DamagedRun
-from ..learn.protocol import with_protocol
+from ..learn.protocol import with_precision, with_protocol
 from ..runs.first_tasks import first_task_fingerprint
 from ..runs.folder import RunFolder, State
 from .datasets import DatasetCache
@@ -99,7 +99,26 @@ def complete_plan(plan: Sequence[PlannedRun], datasets: DatasetCache, threads: i
         settings = with_protocol(run.settings, counts[run.settings.dataset])
         runtime = replace(settings.runtime, threads=settings.runtime.threads or threads)
         completed.append(replace(run, settings=settings.model_copy(update={"runtime": runtime})).as_begun())
-    return completed
+    return _with_chosen_precision(plan, completed)
+
+
+def _with_chosen_precision(plan: Sequence[PlannedRun], completed: Sequence[PlannedRun]) -> list[PlannedRun]:
+    """Return runs whose precision is open with the one that started runs of the plan chose for the same network."""
+    chosen: dict[object, set[PrecisionName]] = {}
+    for planned, run in zip(plan, completed, strict=True):
+        if planned.settings.numerics.precision == "auto" != run.settings.numerics.precision:
+            chosen.setdefault(_trained_network(run), set()).add(run.settings.numerics.precision)
+    runs = []
+    for run in completed:
+        (*precisions,) = chosen.get(_trained_network(run), ())
+        settings = with_precision(run.settings, precisions[0]) if len(precisions) == 1 else run.settings
+        runs.append(replace(run, settings=settings))
+    return runs
+
+
+def _trained_network(run: PlannedRun) -> object:
+    network = run.settings.network
+    return network.backbone, network.depth, network.train_from, network.train_backbone and bool(run.settings.terms)
 
 
 @dataclass(frozen=True)

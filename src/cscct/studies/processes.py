@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..config import Settings
-from ..learn.device import choose_device
+from ..learn.device import choose_device, visible_gpus
 from ..runs.first_tasks import FirstTaskCache
 from ..runs.folder import MESSAGES
 from ..runs.listeners import Listener
@@ -59,11 +60,16 @@ class _EndedRun:
 
 
 class ProcessExecutor:
-    """Executes up to `slots` runs at a time, each in a separate process."""
+    """Executes up to `slots` runs at a time, each in a separate process.
+
+    On a machine with several GPUs, each run sees the GPU on which the fewest runs are executed. Runs that divide their
+    batches among several GPUs see all of them.
+    """
 
     def __init__(self, slots: int, datasets: DatasetCache, first_tasks: FirstTaskCache, plugins: Sequence[Path] = ()):
         self.slots, self.datasets, self.first_tasks = slots, datasets, first_tasks
         self.plugins = tuple(map(str, plugins))
+        self.on_gpu: list[tuple[str, subprocess.Popen[str]]] = []
 
     def check(self, settings: Settings) -> None:
         choose_device(settings.runtime.device)
@@ -73,12 +79,30 @@ class ProcessExecutor:
         path, data = run.folder.path, self.datasets.data_dir
         order = WorkOrder(str(path), str(self.first_tasks.folder), str(data) if data else None, self.plugins)
         command = [sys.executable, "-m", "cscct.studies.worker", order.to_json()]
+        gpu = self._gpu(run.settings)
+        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu} if gpu is not None else None
         # A file, because a pipe that is not read while the run works would fill up.
         with open_regular(path / MESSAGES, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as messages:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=messages, text=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=messages,
+                text=True,
+                env=environment,
             )
+        if gpu is not None:
+            self.on_gpu.append((gpu, process))
         return _ProcessHandle(path / MESSAGES, process)
+
+    def _gpu(self, settings: Settings) -> str | None:
+        """Return the GPU for a run, or None if the run uses all visible devices or none."""
+        runtime = settings.runtime
+        if runtime.devices * runtime.nodes > 1 or choose_device(runtime.device) != "cuda":
+            return None
+        self.on_gpu = [(gpu, process) for gpu, process in self.on_gpu if process.poll() is None]
+        runs = Counter(gpu for gpu, _ in self.on_gpu)
+        return min(visible_gpus(), key=lambda gpu: runs[gpu], default=None)
 
 
 class _ProcessHandle:
