@@ -16,9 +16,9 @@ REQUEST = sources.LoadRequest(None, skip_bad_images=False, test_fraction=0.2, se
 
 
 def test_unknown_name() -> None:
-    with pytest.raises(UserError, match=r"Unknown dataset .cifar10. .did you mean 'cifar100'") as caught:
-        sources.load("cifar10", REQUEST)
-    assert "cifar100, cub200, digits, folder, imagenet-subset, tiny-imagenet" in str(caught.value)
+    with pytest.raises(UserError, match=r"Unknown dataset .cifar1000. .did you mean 'cifar100'") as caught:
+        sources.load("cifar1000", REQUEST)
+    assert "cifar10, cifar100, cub200, digits, folder, imagenet-subset, tiny-imagenet" in str(caught.value)
     with pytest.raises(UserError, match=r"Unknown dataset 'zzz'\. The datasets are"):
         sources.load("zzz", REQUEST)
 

@@ -17,7 +17,7 @@ import pytest
 
 from cscct.data import registry as sources
 from cscct.data.datasets import cifar
-from cscct.data.fetch import CIFAR_MD5, CIFAR_URL, check, fetch
+from cscct.data.fetch import CIFAR_URL, check, fetch
 from cscct.errors import UserError
 
 
@@ -68,7 +68,7 @@ def archive(monkeypatch: pytest.MonkeyPatch) -> bytes:
         files[part] = {"data": pixels, "fine_labels": [0, 1] * count}
     packed = {name: pickle.dumps(content, protocol=2) for name, content in files.items()}
     md5 = {name: hashlib.md5(data).hexdigest() for name, data in packed.items()}
-    monkeypatch.setattr(cifar, "_LAYOUT", cifar._Layout(2, {"train": 2, "test": 1}, md5))
+    monkeypatch.setattr(cifar, "CIFAR100", cifar._Layout(2, {"train": 2, "test": 1}, md5))
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         for name, data in packed.items():
@@ -92,7 +92,7 @@ def get(server: Server, folder: Path, progressbar: bool = False) -> Path:
 
 def test_the_published_address() -> None:
     assert CIFAR_URL == "https://www.cs.toronto.edu/~kriz"
-    assert CIFAR_MD5 == "eb9058c3a382ffc7106e4002c42a8d85"
+    assert cifar.CIFAR100.archive_md5 == "eb9058c3a382ffc7106e4002c42a8d85"
 
 
 @pytest.mark.parametrize("progressbar", [False, True])
@@ -159,7 +159,7 @@ def test_folder_that_cannot_be_made(server: Server, tmp_path: Path) -> None:
 
 
 def test_fetched_file_must_load(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cifar, "_LAYOUT", cifar._Layout(3, {"train": 2, "test": 1}, cifar._LAYOUT.md5))
+    monkeypatch.setattr(cifar, "CIFAR100", cifar._Layout(3, {"train": 2, "test": 1}, cifar.CIFAR100.md5))
     with pytest.raises(UserError, match="does not contain CIFAR-100"):
         get(server, tmp_path)
 
@@ -182,7 +182,7 @@ def test_warning_about_extracted_files(server: Server, tmp_path: Path) -> None:
         ("digits", "part of scikit-learn"),
         ("folder", "your own images"),
         ("imagenet-subset", "licence.*`cscct data check imagenet-subset --data-dir DIR`"),
-        ("cifar", "did you mean 'cifar100'"),
+        ("cifar-100", "did you mean 'cifar100'"),
     ],
 )
 def test_datasets_without_download(tmp_path: Path, name: str, message: str) -> None:

@@ -13,7 +13,6 @@ from ..errors import UserError
 from . import registry as sources
 
 CIFAR_URL = "https://www.cs.toronto.edu/~kriz"
-CIFAR_MD5 = "eb9058c3a382ffc7106e4002c42a8d85"
 
 _WHY_NOT = {
     "digits": "it is part of scikit-learn",
@@ -33,7 +32,7 @@ def fetch(
     progressbar: bool,
     warn: Callable[[str], None],
     base_url: str = CIFAR_URL,
-    md5: str = CIFAR_MD5,
+    md5: str | None = None,
 ) -> Path:
     """Download a dataset and check that it loads. A complete file is not downloaded again.
 
@@ -43,10 +42,10 @@ def fetch(
         progressbar: Whether a progress bar is shown.
         warn: Called with each warning.
         base_url: URL of the folder with the file.
-        md5: Expected checksum.
+        md5: Expected checksum; None for that of the published archive.
 
     Returns:
-        The downloaded file.
+        The downloaded file, or the folder of a dataset of Hugging Face.
 
     Raises:
         UserError: If the dataset cannot be downloaded.
@@ -54,16 +53,21 @@ def fetch(
     if not sources.find(name).fetchable:
         reason = _WHY_NOT.get(name, "it has no download source")
         raise UserError(f"Dataset {name!r} cannot be fetched: {reason}.")
-    if name != "cifar100":
-        raise UserError(f"Dataset {name!r} cannot be fetched: only cifar100 can be downloaded.")
+    if name.startswith(sources.HUGGINGFACE):
+        from .datasets.huggingface import fetch_huggingface
+
+        return fetch_huggingface(name, data_dir)
+    if name not in ("cifar10", "cifar100"):
+        raise UserError(f"Dataset {name!r} cannot be fetched: only cifar10, cifar100 and hf:NAME can be downloaded.")
     from .datasets import cifar
 
+    layout = cifar.layout_of(name)
     folder = sources.locate(data_dir)[0]
-    target = folder / cifar.ARCHIVE
-    _download(f"{base_url.rstrip('/')}/{cifar.ARCHIVE}", target, md5, progressbar)
+    target = folder / layout.archive
+    _download(f"{base_url.rstrip('/')}/{layout.archive}", target, md5 or layout.archive_md5, progressbar)
     request = sources.LoadRequest(data_dir=folder, skip_bad_images=False, test_fraction=0.2, seed=0, warn=warn)
-    cifar.load_archive(target, request)
-    if extracted := cifar.find_extracted(sources.locate(folder, cifar.FOLDER)):
+    cifar.load_archive(target, request, layout)
+    if extracted := cifar.find_extracted(sources.locate(folder, layout.folder), layout):
         warn(f"The extracted files in {extracted} are used before the archive: delete them if damaged.")
     return target
 

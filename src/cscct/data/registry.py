@@ -86,6 +86,7 @@ class DatasetKind:
 
 
 DATASETS: dict[str, DatasetKind] = {}
+HUGGINGFACE = "hf:"  # prefix of datasets of Hugging Face
 
 
 def register(kind: DatasetKind) -> None:
@@ -111,11 +112,31 @@ def find(name: str) -> DatasetKind:
     Raises:
         UserError: If the name is unknown.
     """
-    if name in DATASETS:
-        return DATASETS[name]
+    if kind := kind_of(name):
+        return kind
     raise UserError(
-        f"Unknown dataset {name!r}{suggest(name, DATASETS)}. The datasets are: {', '.join(sorted(DATASETS))}."
+        f"Unknown dataset {name!r}{suggest(name, DATASETS)}. The datasets are: {', '.join(sorted(DATASETS))}, and "
+        f"{HUGGINGFACE}NAME."
     )
+
+
+def kind_of(name: str) -> DatasetKind | None:
+    """Return a dataset by name, or None if it is unknown.
+
+    Args:
+        name: Name of a registered dataset, or `hf:` followed by a folder that `datasets.save_to_disk` wrote or by a
+            name on the Hugging Face hub.
+    """
+    source = name.removeprefix(HUGGINGFACE)
+    if name in DATASETS or source in (name, ""):
+        return DATASETS.get(name)
+
+    def load_source(request: LoadRequest) -> Dataset:
+        from .datasets.huggingface import load_huggingface
+
+        return load_huggingface(source, request)
+
+    return DatasetKind(name, f"dataset {source} of Hugging Face", None, load_source, fetchable=True)
 
 
 def load(name: str, request: LoadRequest) -> Dataset:
@@ -139,6 +160,11 @@ def default_data_dir() -> Path:
     """Return $CSCCT_DATA if it is set, otherwise the cache folder of the user."""
     if named := os.environ.get("CSCCT_DATA"):
         return Path(named).expanduser()
+    return user_cache_dir()
+
+
+def user_cache_dir() -> Path:
+    """Return the cache folder of the user for this package, which need not exist."""
     import pooch
 
     return Path(pooch.os_cache("cscct"))
@@ -193,6 +219,16 @@ register(
         _built_in("cifar", "load_cifar100"),
         fetchable=True,
         extent=Extent(500, 100, 32),
+    )
+)
+register(
+    DatasetKind(
+        "cifar10",
+        "60,000 photographs, 32x32 colour, 10 classes",
+        10,
+        _built_in("cifar", "load_cifar10"),
+        fetchable=True,
+        extent=Extent(5000, 1000, 32),
     )
 )
 register(

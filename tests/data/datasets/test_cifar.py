@@ -7,6 +7,7 @@ import pickle
 import tarfile
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def mini(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     """The three files of the small dataset, whose checksums replace the published ones."""
     files = dump_all(contents())
     md5 = {name: hashlib.md5(data).hexdigest() for name, data in files.items()}
-    monkeypatch.setattr(cifar, "_LAYOUT", cifar._Layout(CLASSES, PER_CLASS, md5))
+    monkeypatch.setattr(cifar, "CIFAR100", cifar._Layout(CLASSES, PER_CLASS, md5))
     return files
 
 
@@ -99,21 +100,21 @@ def test_found_through_the_environment(tmp_path: Path, mini: dict[str, bytes], m
 
 
 def test_read_from_the_archive_without_extracting(tmp_path: Path, mini: dict[str, bytes]) -> None:
-    write_tar(tmp_path / cifar.ARCHIVE, {"file.txt~": b"", "../train": b"evil", **mini})
+    write_tar(tmp_path / cifar.CIFAR100.archive, {"file.txt~": b"", "../train": b"evil", **mini})
     dataset = cifar.load_cifar100(request(tmp_path))
     assert dataset.train.labels.tolist() == contents()["train"]["fine_labels"]
-    assert [path.name for path in tmp_path.iterdir()] == [cifar.ARCHIVE]
+    assert [path.name for path in tmp_path.iterdir()] == [cifar.CIFAR100.archive]
 
 
 def test_archive_used_when_the_folder_is_incomplete(tmp_path: Path, mini: dict[str, bytes]) -> None:
     write(tmp_path / "cifar-100-python", {"train": mini["train"]})
-    write_tar(tmp_path / cifar.ARCHIVE, mini)
+    write_tar(tmp_path / cifar.CIFAR100.archive, mini)
     assert len(cifar.load_cifar100(request(tmp_path)).test) == 8
 
 
 @pytest.mark.parametrize("kept", [10, 400, 0.5, 0.95])
 def test_cut_archive(tmp_path: Path, mini: dict[str, bytes], kept: float) -> None:
-    path = write_tar(tmp_path / cifar.ARCHIVE, mini)
+    path = write_tar(tmp_path / cifar.CIFAR100.archive, mini)
     data = path.read_bytes()
     path.write_bytes(data[: int(kept * len(data)) if kept < 1 else int(kept)])
     with pytest.raises(UserError, match=r"cifar-100-python.tar.gz.*(broken|does not contain)"):
@@ -209,7 +210,7 @@ def test_other_names_are_refused(tmp_path: Path, mini: dict[str, bytes], call: A
 
 def test_bomb_inside_the_archive(tmp_path: Path, mini: dict[str, bytes]) -> None:
     trace = tmp_path / "was-here"
-    write_tar(tmp_path / cifar.ARCHIVE, mini | {"meta": pickle.dumps(Bomb(os.mkdir, str(trace)))})
+    write_tar(tmp_path / cifar.CIFAR100.archive, mini | {"meta": pickle.dumps(Bomb(os.mkdir, str(trace)))})
     with pytest.raises(UserError, match=r"meta in .*tar.gz tries to build `(posix|nt)\.mkdir`"):
         cifar.load_cifar100(request(tmp_path))
     assert not trace.exists()
@@ -271,11 +272,11 @@ def test_wrong_content(tmp_path: Path, mini: dict[str, bytes], message: str) -> 
 def test_memory_holds_pixels_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, from_archive: bool) -> None:
     """Files as Python 2 wrote them, like the published ones: pixels as a string of bytes."""
     per_class = {"train": 400, "test": 100}
-    monkeypatch.setattr(cifar, "_LAYOUT", cifar._Layout(CLASSES, per_class, dict.fromkeys(PER_CLASS, "")))
-    cifar._LAYOUT.md5["meta"] = ""
+    monkeypatch.setattr(cifar, "CIFAR100", cifar._Layout(CLASSES, per_class, dict.fromkeys(PER_CLASS, "")))
+    cifar.CIFAR100.md5["meta"] = ""
     files = dump_all(contents(per_class), protocol=3)
     if from_archive:
-        write_tar(tmp_path / cifar.ARCHIVE, files)
+        write_tar(tmp_path / cifar.CIFAR100.archive, files)
     else:
         write(tmp_path, files)
     del files
@@ -289,6 +290,39 @@ def test_memory_holds_pixels_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert len(dataset.train) == 1600
     assert held > size  # tracemalloc does see the pixels
     assert peak < 1.25 * size
+
+
+@pytest.mark.parametrize("from_archive", [False, True])
+def test_cifar10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, from_archive: bool) -> None:
+    """Training images in five files, in which classes are not balanced."""
+    made = contents({"train": 10, "test": 2})
+    pixels, labels = made["train"]["data"], made["train"]["fine_labels"]
+    parts: dict[str, dict[Any, Any]] = {"batches.meta": {"label_names": list(NAMES)}}
+    for number in range(5):
+        rows = slice(8 * number, 8 * number + 8)
+        parts[f"data_batch_{number + 1}"] = {"data": pixels[rows], "labels": labels[rows]}
+    parts["test_batch"] = {"data": made["test"]["data"], "labels": made["test"]["fine_labels"]}
+    files = dump_all(dict(reversed(parts.items())))
+    md5 = {name: hashlib.md5(data).hexdigest() for name, data in files.items()}
+    layout = replace(cifar.CIFAR10, classes=CLASSES, per_class={"train": 10, "test": 2}, md5=md5)
+    monkeypatch.setattr(cifar, "CIFAR10", layout)
+    if from_archive:
+        write_tar(tmp_path / "cifar-10-python.tar.gz", files, "cifar-10-batches-py/")
+    else:
+        write(tmp_path / "cifar-10-batches-py", files)
+    dataset = sources.load("cifar10", request(tmp_path))
+    assert dataset.class_names == tuple(NAMES)
+    assert dataset.train.labels.tolist() == labels
+    assert isinstance(dataset.train.images, ArrayImages)
+    np.testing.assert_array_equal(dataset.train.images.pixels.numpy().reshape(-1, 3072), pixels)
+    assert dataset.test.labels.tolist() == made["test"]["fine_labels"]
+    if not from_archive:
+        parts["data_batch_2"]["labels"][0] = (parts["data_batch_2"]["labels"][0] + 1) % CLASSES
+        write(tmp_path / "cifar-10-batches-py", dump_all(parts))
+        with pytest.raises(
+            UserError, match=r"data_batch_1 to data_batch_5 in .*class \d has .* `cscct data fetch cifar10`"
+        ):
+            sources.load("cifar10", request(tmp_path))
 
 
 @pytest.mark.skipif(not REAL, reason="set CSCCT_DATA to a folder with cifar-100-python")
