@@ -1,4 +1,4 @@
-"""Create docs/images/serving.png and serving-phone.png: the web UI of `cscct serve` in a browser.
+"""Create docs/images/serving*.png: the web UI of `cscct serve` in a browser.
 
     python docs/serving_pictures.py
 
@@ -28,6 +28,7 @@ from cscct.classifier.store import ModelFolder
 OUT = Path(__file__).parent / "images"
 NAMES = ["zero", "one", "two", "three", "four", "five"]
 EACH = 24
+WRONG = (3, 7)  # places of wrong labels
 SERVE = "import sys; from cscct.classifier.serve import run; run(sys.argv[1], port=0)"
 LONG = 120_000  # milliseconds
 
@@ -47,11 +48,14 @@ def write_digits(folder: Path) -> dict[str, list[Path]]:
 
 
 def make_model(folder: Path, digits: dict[str, list[Path]]) -> None:
-    """Create a model with two versions: three classes, then two more."""
+    """Create a model with two versions: three classes, then two more. Some labels are wrong."""
     model, store = IncrementalClassifier(), ModelFolder(folder)
     for names, message in ((NAMES[:3], "zero, one and two"), (NAMES[3:5], "three and four")):
-        images = [path for name in names for path in digits[name][:EACH]]
-        store.commit(model.learn(images, [name for name in names for _ in range(EACH)]), message)
+        labelled = [(path, name) for name in names for path in digits[name][:EACH]]
+        for place in WRONG:
+            labelled[place], labelled[-place] = (labelled[place][0], names[-1]), (labelled[-place][0], names[0])
+        images, labels = zip(*labelled, strict=True)
+        store.commit(model.learn(list(images), list(labels)), message)
 
 
 @contextmanager
@@ -62,17 +66,54 @@ def served(folder: Path) -> Iterator[str]:
         server.terminate()
 
 
-def draw(page: Any, address: str, digits: dict[str, list[Path]]) -> None:
-    """Classify four images and stage a new class."""
+def open_page(browser: Any, address: str, width: int, height: int, scheme: str = "light") -> Any:
+    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page.set_default_timeout(LONG)
     page.goto(address)
-    page.set_input_files("#classify-files", [digits[name][EACH] for name in ("one", "five", "three", "zero")])
+    expect(page.locator("#map-box svg text").first).to_be_visible(timeout=LONG)
+    return page
+
+
+def classify(page: Any, paths: list[Path]) -> None:
+    page.set_input_files("#classify-files", paths)
+    expect(page.locator("#classify-count")).not_to_contain_text("…", timeout=LONG)
     expect(page.locator(".answer[aria-busy]")).to_have_count(0, timeout=LONG)
+
+
+def overview(page: Any, digits: dict[str, list[Path]]) -> None:
+    """Classify four images and stage a new class."""
+    classify(page, [digits[name][EACH] for name in ("one", "five", "three", "zero")])
     if page.locator("#staged img").count() == 0:
         page.fill("#teach-name", "five")
         page.set_input_files("#teach-files", digits["five"][:12])
     expect(page.locator("#staged img")).to_have_count(12, timeout=LONG)
-    expect(page.locator("#map-box svg text")).to_have_count(5)
     page.locator("#model-name").click()  # removes the focus from the form
+
+
+def save(name: str, target: Any, **options: Any) -> None:
+    """Write a picture of a page or an element, with few colours: a third of the size."""
+    path = OUT / f"{name}.png"
+    target.screenshot(path=path, **options)
+    image = Image.open(path).convert("RGB")
+    image.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+def many_answers(page: Any, digits: dict[str, list[Path]]) -> None:
+    """Many answers, unsure ones first, after the model changed; while a learning step is running."""
+    classify(page, [path for name in NAMES for path in digits[name][EACH:]])
+    page.select_option("#answer-order", "unsure")
+    page.locator("#answers .card").first.focus()
+    page.keyboard.press("1")
+    expect(page.locator(".taught")).to_have_count(1, timeout=LONG)
+    state = page.evaluate("fetch('/api/state').then((response) => response.json())")
+    state["job"] = {"state": "running", "what": "reading images", "done": 9, "total": 13, "seconds_left": 2.0}
+    model = page.evaluate("fetch('/api/model').then((response) => response.json())")
+    state["version"] = model["version"] = model["version"] + 1  # as after a step in another tab
+    page.route("**/api/model", lambda route: route.fulfill(json=model))
+    page.route("**/api/state", lambda route: route.fulfill(json=state))
+    expect(page.locator(".age").first).to_be_visible(timeout=LONG)
+    expect(page.locator("#job")).to_be_visible(timeout=LONG)
+    page.locator("#model-name").click()
 
 
 def main() -> None:
@@ -83,14 +124,22 @@ def main() -> None:
         make_model(Path(folder) / "digits", digits)
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=LONG)
         with served(Path(folder) / "digits") as address:
-            for name, width, scheme in (("serving", 1180, "light"), ("serving-phone", 375, "dark")):
-                page = browser.new_page(viewport={"width": width, "height": 1250}, color_scheme=scheme)
-                draw(page, address, digits)
-                path = OUT / f"{name}.png"
-                page.screenshot(path=path, full_page=width > 1000)
-                image = Image.open(path).convert("RGB")
-                image = image.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-                image.save(path, optimize=True)  # a third of the size
+            page = open_page(browser, address, 1180, 1240)
+            overview(page, digits)
+            save("serving", page)
+            save("serving-photos", page.locator("#photos"))
+            page.get_by_role("button", name="Why this answer for three").click()
+            expect(page.locator("#why .neighbours")).to_have_count(2, timeout=LONG)
+            page.wait_for_load_state("networkidle")
+            save("serving-why", page.locator("#why"))
+            page.close()
+            page = open_page(browser, address, 375, 1240, "dark")
+            overview(page, digits)
+            save("serving-phone", page)
+            page.close()
+            page = open_page(browser, address, 1180, 900)
+            many_answers(page, digits)
+            save("serving-many", page)
         browser.close()
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +21,7 @@ from PIL import Image
 from cscct import IncrementalClassifier
 from cscct.classifier.serve import Limits, create_app
 from cscct.classifier.serve.connections import server_config
+from cscct.classifier.serve.queue import QueuedPhoto
 from cscct.classifier.store import ModelFolder
 from small_models import pictures
 
@@ -77,10 +78,12 @@ def wait_for(condition: Callable[[], Any], seconds: float = 120.0) -> Any:
 
 
 @contextmanager
-def serving(folder: Path, limits: Limits | None = None, token: str | None = None) -> Iterator[str]:
+def serving(
+    folder: Path, limits: Limits | None = None, token: str | None = None, queue: Sequence[QueuedPhoto] = ()
+) -> Iterator[str]:
     """Run a server in a thread. Yields its URL."""
     limits = limits or Limits()
-    config = server_config(create_app(folder, limits, token), limits, lifespan="on")
+    config = server_config(create_app(folder, limits, token, queue=queue), limits, lifespan="on")
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from cscct import IncrementalClassifier, UserError
-from cscct.classifier.reader import NetworkReader, backbone_module, build_reader, transform_for
+from cscct.classifier.networks import backbone_module, build_reader, transform_for
+from cscct.classifier.reader import NetworkReader
 from cscct.data.inputs import ItemReader
 from cscct.nets import efficientnet
 from cscct.nets.resnet import pool

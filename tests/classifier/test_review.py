@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from pathlib import Path
@@ -14,8 +15,16 @@ import cscct
 from cscct import IncrementalClassifier, UserError
 from cscct.classifier.describe import describe
 from cscct.classifier.folder import forget_classes, learn_images, rename_class
-from cscct.classifier.photo_changes import keep_photos, move_photos, remove_photos, review_images, review_photos
+from cscct.classifier.photo_changes import (
+    keep_photos,
+    merge_classes,
+    move_photos,
+    remove_photos,
+    review_images,
+    review_photos,
+)
 from cscct.classifier.report import percent
+from cscct.classifier.review import photo_image
 from cscct.classifier.testing import run_test, wilson
 from cscct.reporting.model_pages import contact_sheet, write_test
 from small_models import Colours, pictures
@@ -101,6 +110,48 @@ def test_photos_that_cannot_be_changed(model_dir: Path) -> None:
     with pytest.raises(UserError, match="would be left"):
         remove_photos(model_dir, ids)
     assert describe(model_dir)["versions"][-1]["number"] == 1
+
+
+def test_merged_classes_are_learned_together(model_dir: Path, tmp_path: Path) -> None:
+    merge_classes(model_dir, ["red"], "blue")
+    merged, both = cscct.load(model_dir), IncrementalClassifier(Colours(), image_size=16)
+    both.learn(
+        [*sorted((tmp_path / "images" / "blue").iterdir()), *sorted((tmp_path / "images" / "red").iterdir())], "blue"
+    )
+    assert merged.statistics_["blue"].count == 16
+    np.testing.assert_array_equal(merged.statistics_["blue"].rows, both.statistics_["blue"].rows)
+    members = merged.state_.photos["blue"]
+    assert [Path(photo.name).parent.name for photo in members.photos] == ["blue"] * 8 + ["red"] * 8
+    names = {photo.id: Path(photo.name).parent.name for photo in members.photos}
+    assert [names[id] for id in members.exemplars[:4]] == ["blue", "red", "blue", "red"]
+    with pytest.raises(UserError, match="into itself"):
+        merge_classes(model_dir, ["blue"], "blue")
+    with pytest.raises(UserError, match="no class 'red'"):
+        merge_classes(model_dir, ["red"], "blue")
+
+
+def test_a_changed_file_is_not_shown(model_dir: Path, tmp_path: Path) -> None:
+    """The image of a photo comes from its file only while that has the same pixels."""
+    state = cscct.load(model_dir).state_
+    photo = state.photos["red"].photos[0]
+    large = photo_image(state, photo.id, photo.name, 500)
+    assert large is not None
+    Image.new("RGB", (300, 300)).save(photo.name)
+    stored = photo_image(state, photo.id, photo.name, 500)
+    assert stored is not None
+    assert Image.open(io.BytesIO(stored)).size != (300, 300)
+
+
+def test_changes_keep_features_that_the_predictor_needs(tmp_path: Path) -> None:
+    """Classes with more photos than feature dimensions."""
+    model = IncrementalClassifier(Colours(), image_size=16, method="ranpac")
+    images = np.concatenate([pictures(COLOURS["red"], 52, 1), pictures(COLOURS["blue"], 52, 2)])
+    model.learn(images, ["red"] * 52 + ["blue"] * 52).save(tmp_path / "m")
+    id = model.state_.photos["red"].photos[0].id
+    move_photos(tmp_path / "m", [id], "blue")
+    remove_photos(tmp_path / "m", [id])
+    samples = [stats.samples for stats in cscct.load(tmp_path / "m").statistics_.values()]
+    assert [len(rows) for rows in samples if rows is not None] == [52, 51]
 
 
 def test_accuracies_survive_forget_and_rename(model_dir: Path, tmp_path: Path) -> None:

@@ -69,6 +69,14 @@ def test_command(tmp_path: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(invoke("--csv", "--top", "4")[0])))
     assert [row["image"] for row in rows] == [entry["image"] for entry in entries]
     np.testing.assert_allclose([float(row["score"]) for row in rows], [entry["score"] for entry in entries], rtol=1e-3)
+    text = invoke("--csv", "--top", "4", "--out", str(tmp_path / "queue.json"))[0]
+    assert json.loads((tmp_path / "queue.json").read_text()) == entries
+    invoke("--top", "4", "--out", str(tmp_path / "queue.csv"))
+    assert (tmp_path / "queue.csv").read_text() == text
+    for name in ("queue.txt", "missing/queue.csv"):
+        error = invoke("--out", str(tmp_path / name))[1]
+        assert isinstance(error, UserError)
+        assert "--out" in str(error)
     (tmp_path / "photos" / "cut.png").write_bytes(b"no image")
     text, error = invoke("--top", "2")
     assert text.startswith("1. ")

@@ -340,9 +340,12 @@ def test_wrong_folders_are_rejected_before_reading(
 def test_serve_options(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr("cscct.classifier.serve.run", lambda *arguments, **named: asked.append((arguments, named)))
-    stdout_of("serve", model, "--port", "0", "--token", "a long secret", "--open")
+    options = ("--threads", "1", "--queue", "list.json", "--limit", "files=5", "--limit", "side=90")
+    stdout_of("serve", model, "--port", "0", "--token", "a long secret", "--open", *options)
     named = {"host": "127.0.0.1", "port": 0, "token": "a long secret", "open_browser": True, "allowed_hosts": ()}
+    named |= {"queue": Path("list.json"), "limits": {"files": "5", "side": "90"}}
     assert asked == [((model,), named)]
+    assert "at least 1, not 0" in error_of("serve", model, "--threads", "0")
 
 
 def test_killed_learn_does_not_change_the_model(trained: Any, pictures: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ Call = Callable[..., subprocess.CompletedProcess[str]]
     ("line", "expected"),
     [
         ("run luc", ["lucir", "lucir+csc", "lucir+ct", "lucir+cscct", "lucir+balanced", "lucir+cwd"]),
-        ("run lucir cif", ["cifar100"]),
+        ("run lucir cifar100", ["cifar100"]),
         ("run lucir digits --set train.schedule.f", ["train.schedule.factor="]),
         ("data check imagenet", ["imagenet-subset"]),
         ("conf", ["config"]),

@@ -32,7 +32,7 @@ def test_config_matches_the_run(cscct: Call, tmp_path: Path) -> None:
         "--threads",
         "1",
     )
-    arguments = (*arguments, "--device", "cpu", "-C", "3", "--seed", "7")
+    arguments = (*arguments, "--device", "cpu", "-C", "3", "--seed", "7", "--precision", "32-true")
     done = cscct("run", *arguments, "--out", "r", "--quiet")
     assert done.returncode == 0, done.stderr
     assert printed(*arguments) == (tmp_path / "r" / "config.yaml").read_text(encoding="utf-8")

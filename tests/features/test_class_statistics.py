@@ -23,6 +23,18 @@ def test_compressed_statistics_have_the_same_moments(offset: float) -> None:
     torch.testing.assert_close(stats.directions, F.normalize(wide, dim=1).sum(dim=0))
 
 
+@pytest.mark.parametrize("sizes", [(3, 4), (3, 30), (30, 3), (30, 40)])
+def test_merged_statistics_are_those_of_all_samples(sizes: tuple[int, int]) -> None:
+    rows = classes(1, (sum(sizes), 7))[0]
+    first, second = (ClassStatistics.of(part) for part in rows.split(sizes))
+    merged, together = first.merged(second), ClassStatistics.of(rows)
+    assert (merged.count, merged.rows.shape) == (together.count, together.rows.shape)
+    torch.testing.assert_close(merged.mean, together.mean)
+    torch.testing.assert_close(merged.directions, together.directions)
+    scatters = [stats.centred.T @ stats.centred for stats in (merged, together)]
+    torch.testing.assert_close(*scatters, rtol=1e-5, atol=1e-3)
+
+
 @pytest.mark.parametrize("count", [3, 30])
 def test_statistics_survive_a_round_trip_through_tensors(count: int) -> None:
     stats = ClassStatistics.of(classes(1, (count, 7))[0])

@@ -25,8 +25,8 @@ from ..progress import default_display
 from .labels import Label, as_label, as_labels, check_one_kind, select_labels
 from .learning import learn_step
 from .model import Model
+from .networks import build_reader
 from .parameters import AUTO, DEFAULT_TRAINED, check_parameters, resolve_method, training_free_predictor
-from .reader import build_reader
 from .report import LearnReport
 from .review import ReviewPhoto, suspicious
 from .state import ModelState, fit_predictor, predictor_name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,6 +14,7 @@ import torch
 from ..data.inputs import Item, open_item
 from ..errors import UserError
 from ..features import ClassStatistics
+from .evaluation import Evaluation
 from .labels import Label
 from .photos import ClassPhotos, Photo
 from .state import ModelState
@@ -34,7 +36,8 @@ class ReviewPhoto:
         predicted: The class it is assigned to.
         probability: Probability of `label`.
         predicted_probability: Probability of `predicted`.
-        kind: `mislabelled` if its class is very improbable, else `not recognised`.
+        kind: `mislabelled` if its class is very improbable, else `not recognised`; for others see `class_photos`.
+        confirmed: Whether the user confirmed its label.
     """
 
     id: str
@@ -44,34 +47,66 @@ class ReviewPhoto:
     probability: float
     predicted_probability: float
     kind: str
+    confirmed: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         return asdict(self)
 
 
-def suspicious(state: ModelState) -> list[ReviewPhoto]:
-    """Return the photos that are assigned to another class, least probable label first. Photos whose label the user
-    confirmed are left out.
+def suspicious(state: ModelState, *, confirmed: bool = False) -> list[ReviewPhoto]:
+    """Return the photos that are assigned to another class, least probable label first.
 
     Args:
         state: State of a model.
+        confirmed: Whether to include photos whose label the user confirmed.
     """
-    table, labels = state.evaluation, list(state.statistics)
-    if table is None or len(labels) < 2 or not state.photos:
+    table = state.evaluation
+    if table is None or len(state.statistics) < 2 or not state.photos:
         return []
     rows = torch.nonzero((table.predicted != table.true) & (table.position >= 0))[:, 0]
     rows = rows[table.own[rows].argsort(stable=True)]
+    photos = _measured_photos(state, table, rows.tolist())
+    return [photo for photo in photos if photo.name and (confirmed or not photo.confirmed)]
+
+
+def class_photos(state: ModelState, label: Label) -> list[ReviewPhoto]:
+    """Return the photos of a class in the order in which they were learned. Photos that were not tested are assigned to
+    their own class, with the kind `not tested`; those that are recognised have the kind `recognised`.
+
+    Args:
+        state: State of a model.
+        label: The class.
+    """
+    table, index = state.evaluation, list(state.statistics).index(label)
+    members = state.photos.get(label, ClassPhotos()).padded(state.statistics[label].count).photos
+    tested: dict[int, ReviewPhoto] = {}
+    if table is not None and len(state.statistics) > 1 and state.photos:
+        rows = torch.nonzero((table.true == index) & (table.position >= 0))[:, 0].tolist()
+        tested = dict(zip(table.position[rows].tolist(), _measured_photos(state, table, rows), strict=True))
+    name = str(label)
+    return [
+        tested.get(position) or ReviewPhoto(photo.id, photo.name, name, name, 0, 0, "not tested", photo.confirmed)
+        for position, photo in enumerate(members)
+        if photo.name
+    ]
+
+
+def _measured_photos(state: ModelState, table: Evaluation, rows: Sequence[int]) -> list[ReviewPhoto]:
+    """Return the photos of rows of an evaluation."""
+    labels = list(state.statistics)
+    members: dict[Label, tuple[Photo, ...]] = {}
     photos = []
-    for row in rows.tolist():
-        label = labels[int(table.true[row])]
-        members = state.photos.get(label, ClassPhotos()).padded(state.statistics[label].count).photos
-        photo, own = members[int(table.position[row])], float(table.own[row])
-        if photo.confirmed or not photo.name:
-            continue
-        predicted, best = str(labels[int(table.predicted[row])]), float(table.best[row])
-        kind = "mislabelled" if own < MISLABELLED else "not recognised"
-        photos.append(ReviewPhoto(photo.id, photo.name, str(label), predicted, round(own, 4), round(best, 4), kind))
+    for row in rows:
+        label, own = labels[int(table.true[row])], float(table.own[row])
+        if label not in members:
+            members[label] = state.photos.get(label, ClassPhotos()).padded(state.statistics[label].count).photos
+        photo, predicted = members[label][int(table.position[row])], labels[int(table.predicted[row])]
+        kind = "recognised" if predicted == label else "mislabelled" if own < MISLABELLED else "not recognised"
+        own, best = round(own, 4), round(float(table.best[row]), 4)
+        photos.append(
+            ReviewPhoto(photo.id, photo.name, str(label), str(predicted), own, best, kind, confirmed=photo.confirmed)
+        )
     return photos
 
 
@@ -93,37 +128,41 @@ def with_thumbnails(state: ModelState, images: TrainingImages, memory_mb: float)
     return replace(state, thumbnails=stored)
 
 
-def thumbnail(item: Item) -> bytes:
+def thumbnail(item: Item, side: int = THUMBNAIL) -> bytes:
     """Return a small JPEG of an image.
 
     Args:
         item: The image.
+        side: Pixels of its longer side.
     """
-    image = open_item(item, lambda *size: max(size) / THUMBNAIL)[0]
-    image.thumbnail((THUMBNAIL, THUMBNAIL))
+    image = open_item(item, lambda *size: max(size) / side)[0]
+    image.thumbnail((side, side))
     file = io.BytesIO()
     image.convert("RGB").save(file, "JPEG", quality=80)
     return file.getvalue()
 
 
-def photo_image(state: ModelState, photo: ReviewPhoto) -> bytes | None:
-    """Return a small image of a photo: the stored one, or one made of its file; None if there is neither.
+def photo_image(state: ModelState, id: str, name: str, side: int = THUMBNAIL) -> bytes | None:
+    """Return a small image of a photo: one made of its file if that still has the same pixels, else of what the model
+    stores; None if there is neither.
 
     Args:
         state: State of the model.
-        photo: The photo.
+        id: Identity of the photo.
+        name: Its path.
+        side: Pixels of the longer side, at most.
     """
-    if photo.id in state.thumbnails:
-        return state.thumbnails[photo.id]
+    if side <= THUMBNAIL and id in state.thumbnails:
+        return state.thumbnails[id]
+    path = Path(name)
+    with contextlib.suppress(UserError, OSError, ValueError):  # ValueError: a name that is no path
+        if path.is_file() and state.reader is not None and state.reader.digest(path) == bytes.fromhex(id):
+            return thumbnail(path, side)
     for label, members in state.photos.items():
-        for stored, id in zip(state.exemplars.get(label, ()), members.exemplars, strict=False):
-            if id and id == photo.id:
-                return thumbnail(stored)
-    path = Path(photo.name)
-    try:
-        return thumbnail(path) if path.is_file() else None
-    except (UserError, OSError):
-        return None
+        for stored, exemplar_id in zip(state.exemplars.get(label, ()), members.exemplars, strict=False):
+            if id and id == exemplar_id:
+                return thumbnail(stored, side)
+    return state.thumbnails.get(id)
 
 
 def renamed_photos(state: ModelState, rename: Callable[[str], str]) -> ModelState:
@@ -192,7 +231,7 @@ def without_photos(state: ModelState, ids: Sequence[str]) -> tuple[ModelState, l
         removed += [(label, members.photos[position], stats.samples[position]) for position in sorted(where)]
         gone = {members.photos[position].id for position in where}
         pairs = list(zip(members.exemplars, exemplars.get(label, []), strict=False))
-        statistics[label] = ClassStatistics.of(stats.samples[kept])
+        statistics[label] = ClassStatistics.of(stats.samples[kept], keep_samples=True)
         if label in exemplars and members.exemplars:
             exemplars[label] = [image for id, image in pairs if id not in gone]
         photos[label] = ClassPhotos(

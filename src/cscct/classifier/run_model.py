@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..config import NumericsSpec
 from ..config.schema import RuntimeSpec, as_json
 from ..data.inputs import ImageFormat
-from ..data.registry import DATASETS
+from ..data.registry import kind_of
 from ..errors import UserError
 from ..features import NETWORK_PREDICTORS, PREDICTORS, ClassStatistics, FittedPredictor, LinearPredictor
 from ..learn.build import network_for
@@ -27,7 +27,8 @@ from ..specs import MemorySpec, NetworkSpec, TransformSpec
 from ..storage import read_tensors
 from ..yamltext import Raw
 from .labels import Label
-from .reader import NetworkReader, backbone_module, network_with_head
+from .networks import backbone_module, network_with_head
+from .reader import NetworkReader
 from .report import LearnReport
 from .state import ModelState, fit_predictor
 from .training import TrainingState
@@ -237,7 +238,7 @@ def _image_size(metadata: dict[str, str], config: Raw, folder: RunFolder) -> tup
     if "image_size" in metadata:
         size: tuple[int, int] | None = _described(metadata, "image_size", tuple[Pixels, Pixels] | None, folder)
         return size
-    kind = DATASETS.get(str(config.get("dataset")))
+    kind = kind_of(str(config.get("dataset")))
     return (kind.extent.size, kind.extent.size) if kind and kind.extent else None
 
 

@@ -115,7 +115,7 @@ class Step:
                 state = replace(state, novelty=novelty)
         if measures:
             state = with_thumbnails(state, self.images, self.model.memory_mb)
-        elif self.evaluate:
+        elif self.evaluate and self.images.labels:  # with known images only, there is nothing to measure
             notes = [*notes, NOT_MEASURED]
         self.progress("evaluating", 1, 1)
         report = self.report(before, state.evaluation, statistics, notes)

@@ -24,7 +24,8 @@ from ..structs import Task
 from ..yamltext import Raw
 from .exemplars import HELD_OUT_EVERY
 from .labels import Label
-from .reader import NetworkReader, default_depth, network_with_head
+from .networks import default_depth, network_with_head
+from .reader import NetworkReader
 
 if TYPE_CHECKING:
     from .estimator import IncrementalClassifier

@@ -118,9 +118,9 @@ def _labelled_items(images: Any, labels: Any, channels: int) -> tuple[list[Item]
         files = images if isinstance(images, LabelledFiles) else scan_labelled(images)
         return list(files.items), files.labels, list(files.problems)
     if is_dataset(images):
-        items, found = split_dataset(images)
-        if found is not None:
-            return items, found, []
+        items, labels_found = split_dataset(images)
+        if labels_found is not None:
+            return items, labels_found, []
     raise UserError("Images need labels, unless they are a folder of class folders, a CSV file or a labelled dataset.")
 
 

@@ -20,9 +20,10 @@ from ..learn.device import choose_device
 from ..specs import TransformSpec
 from .evaluation import Evaluation
 from .labels import Label
+from .networks import build_reader
 from .packing import CUSTOM, LINEAR, Packed, PackedClass, PackedLabel, Side
 from .photos import ClassPhotos
-from .reader import NetworkReader, build_reader
+from .reader import NetworkReader
 from .report import LearnReport
 from .run_model import Backbone, network_from_config, reader_from_config
 from .state import ModelState

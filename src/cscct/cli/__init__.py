@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 from .. import __version__
 from ..errors import Interrupted, RunFailed, UserError
 from ..streams import is_follower, output_error, protect_streams
-from . import catalogue, classifier, deployment, evaluation, running, settings, studies, tuning, versions
+from . import catalogue, classifier, deployment, evaluation, predicting, running, settings, studies, tuning, versions
 from .options import print_help
 from .sections import SectionedGroup
 
@@ -39,10 +39,10 @@ def _add(
 
 
 _add(IMAGES, classifier.learn, "Teach a classifier the classes in a folder of images.")
-_add(IMAGES, classifier.predict, "Which class images show, with confidences.", None, classifier.PredictCommand)
+_add(IMAGES, predicting.predict, "Which class images show, with confidences.", None, predicting.PredictCommand)
 _add(IMAGES, evaluation.measure, "Accuracy of a classifier on a folder of images.", "test")
 _add(IMAGES, evaluation.review, "Photos of a classifier that look mislabelled.")
-_add(IMAGES, classifier.suggest, "Which unlabelled images to label next.")
+_add(IMAGES, predicting.suggest, "Which unlabelled images to label next.")
 _add(IMAGES, classifier.info, "Classes, versions and size of a classifier.")
 _add(IMAGES, versions.undo, "Go back to an earlier version of a classifier.")
 _add(IMAGES, versions.forget, "Remove classes from a classifier.")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ..plugins import load_plugins
-from .options import ModelOrRun, Quiet, warn
+from .options import ModelOrRun, Quiet, Threads, use_threads, warn
 from .stopping import stoppable
 
 
@@ -60,10 +60,37 @@ def serve(
             help="Further name of the server, such as that of a proxy; may be repeated; * for all. [default: none]",
         ),
     ] = None,
+    queue: Annotated[
+        Path | None,
+        typer.Option(
+            "--queue",
+            metavar="FILE",
+            help="Output of cscct suggest --json: photos to label in the page. [default: none]",
+        ),
+    ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--limit",
+            metavar="NAME=N",
+            help="Another limit of requests, such as file_bytes=50000000; may be repeated. [default: none]",
+        ),
+    ] = None,
+    threads: Threads = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
     """A page where people classify photographs, correct answers, add classes and undo; and the same as a JSON API."""
     load_plugins()
     from ..classifier.serve import run
 
-    run(model_dir, host=host, port=port, token=token, open_browser=open_page, allowed_hosts=allowed_host or ())
+    use_threads(threads)
+    run(
+        model_dir,
+        host=host,
+        port=port,
+        token=token,
+        open_browser=open_page,
+        allowed_hosts=allowed_host or (),
+        queue=queue,
+        limits=dict(text.partition("=")[::2] for text in limit or ()),
+    )

@@ -32,7 +32,7 @@ DatasetName = Annotated[
     str | None,
     typer.Argument(
         metavar="DATASET",
-        help="digits, cifar100, folder or another name that `cscct data list` shows.",
+        help="digits, cifar100, folder, hf:NAME or another name that `cscct data list` shows.",
         autocompletion=completion.datasets,
     ),
 ]
@@ -92,7 +92,7 @@ RecipeName = Annotated[
 ]
 Device = Annotated[str | None, typer.Option("--device", metavar="NAME", help="auto, cpu, cuda or mps. [default: auto]")]
 Threads = Annotated[
-    int | None, typer.Option("--threads", metavar="N", help="CPU threads per run. [default: all cores]")
+    int | None, typer.Option("--threads", metavar="N", help="CPU threads. [default: $OMP_NUM_THREADS, else all cores]")
 ]
 Devices = Annotated[
     int | None,
@@ -110,7 +110,7 @@ Nodes = Annotated[
     ),
 ]
 PrecisionName = Annotated[
-    str | None, typer.Option("--precision", metavar="NAME", help="32-true or bf16-mixed. [default: 32-true]")
+    str | None, typer.Option("--precision", metavar="NAME", help="auto, 32-true or bf16-mixed. [default: auto]")
 ]
 CompileName = Annotated[
     str | None,
@@ -136,6 +136,12 @@ Log = Annotated[
     typer.Option("--log", metavar="NAME", help="Log to tensorboard, wandb or mlflow during runs. [default: none]"),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and warnings.")]
+Every = Annotated[
+    str | None,
+    typer.Option(
+        "--every", metavar="TIME", help="Read videos, one frame per TIME: 1s, 500ms, 2min. [default: no videos]"
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -239,11 +245,15 @@ def command_hooks(quiet: bool, as_json: bool) -> Iterator[Hooks]:
 
 
 def use_threads(threads: int | None) -> None:
-    """Set the number of threads of torch in this process; None leaves its default."""
-    if threads is None:
-        return
-    if threads < 1:
+    """Set the number of threads of torch in this process.
+
+    Args:
+        threads: The number; None for the default of torch, within the quota of the container.
+    """
+    if threads is not None and threads < 1:
         raise UserError(f"--threads must be at least 1, not {threads}.")
     import torch
 
-    torch.set_num_threads(threads)
+    from ..threads import default_threads
+
+    torch.set_num_threads(threads or min(torch.get_num_threads(), default_threads()))

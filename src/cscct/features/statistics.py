@@ -63,6 +63,24 @@ class ClassStatistics:
         scatter = torch.cat([self.centred, shift, wide - mean])
         return ClassStatistics(count, total, directions, torch.linalg.qr(scatter, mode="r").R.float())
 
+    def merged(self, other: ClassStatistics, *, keep_samples: bool = False) -> ClassStatistics:
+        """Return the statistics of the samples of both classes: those of this class, then those of the other.
+
+        Args:
+            other: Statistics of the other class.
+            keep_samples: Whether the features are kept if there are more than d samples. It has no effect if those of
+                one of the classes are not.
+        """
+        if other.samples is not None:
+            return self.extended(other.samples, keep_samples=keep_samples)
+        if self.samples is not None:
+            return other.extended(self.samples)
+        count, total = self.count + other.count, self.total + other.total
+        shifts = [(part.count**0.5 * (part.mean - total / count))[None] for part in (self, other)]
+        scatter = torch.cat([self.centred, other.centred, *shifts])
+        rows = torch.linalg.qr(scatter, mode="r").R.float()
+        return ClassStatistics(count, total, self.directions + other.directions, rows)
+
     def compact(self) -> ClassStatistics:
         """Return the statistics without the features of more than d samples."""
         exceeds = self.samples is not None and self.count > self.rows.shape[1]

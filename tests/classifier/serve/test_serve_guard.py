@@ -169,4 +169,4 @@ def test_full_disk_is_reported(client: TestClient, monkeypatch: pytest.MonkeyPat
     response = client.post("/api/staged", data={"label": "red"}, files=files(encoded(RED)))
     assert response.status_code == 503
     assert "No space left on device" in response.json()["detail"]
-    assert client.get("/api/staged").json() == {"staged": []}
+    assert client.get("/api/staged").json()["staged"] == []

@@ -41,9 +41,10 @@ def test_responses_conform_to_the_schema(folder: Path) -> None:
     with serving(folder, Limits(upload_seconds=5)) as address:
         schema = schemathesis.openapi.from_url(f"{address}/api/openapi.json")
         operations = [result.ok() for result in schema.get_all_operations()]
-        assert len(operations) == 17
+        assert len(operations) == 28
         for operation in operations:
-            FEW(given(operation.as_strategy())(check))()
+            examples = settings(FEW, max_examples=1) if operation.path == "/api/export" else FEW  # slow
+            examples(given(operation.as_strategy())(check))()
 
 
 def check(case: Any) -> None:

@@ -90,7 +90,7 @@ def test_learn_and_undo(client: TestClient, folder: Path) -> None:
     assert client.delete(f"/api/staged/{extra[0]['id']}").status_code == 404
     job = learn(client)
     assert (job["state"], job["error"], job["version"]) == ("done", None, 3)
-    assert client.get("/api/staged").json() == {"staged": []}
+    assert client.get("/api/staged").json()["staged"] == []
     model = client.get("/api/model").json()
     assert model["report"]["new"] == [path_like]
     assert "../../yellow (5)" in model["versions"][0]["message"]

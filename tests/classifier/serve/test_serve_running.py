@@ -37,12 +37,12 @@ def test_killed_server_restarts_with_the_last_version(folder: Path, tmp_path: Pa
     wait_for(lambda: not is_running(int(mark.read_text())))  # the learning process exits with the server
     with server_process(folder) as (process, address), httpx.Client(base_url=address, timeout=60) as client:
         assert client.get("/api/model").json()["version"] == 2
-        assert client.get("/api/staged").json() == staged
+        assert client.get("/api/staged").json()["staged"] == staged["staged"]
         assert client.get("/api/job").json()["state"] == "idle"
         client.post("/api/learn")
         wait_for(lambda: client.get("/api/job").json()["state"] != "running")
         assert client.get("/api/model").json()["version"] == 3
-        assert client.get("/api/staged").json() == {"staged": []}
+        assert client.get("/api/staged").json()["staged"] == []
         process.send_signal(signal.SIGTERM)
         process.wait(60)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
@@ -13,8 +13,11 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from ... import __version__
 from ...errors import RunFailed, UserError
+from .extra_routes import router as extra_router
 from .guard import Guard, Token
 from .limits import Limits
+from .photo_routes import router as photo_router
+from .queue import QueuedPhoto
 from .routes import router
 from .service import Service
 
@@ -27,6 +30,7 @@ def create_app(
     limits: Limits | None = None,
     token: str | None = None,
     allowed_hosts: Iterable[str] = (),
+    queue: Sequence[QueuedPhoto] = (),
 ) -> FastAPI:
     """Create the ASGI application of a model folder. It must run in a single server process.
 
@@ -36,6 +40,7 @@ def create_app(
         token: Token that every request must contain.
         allowed_hosts: Host names that requests may be addressed to, besides those of loopback and the address of the
             server; `*` for all.
+        queue: Photos to label; see `read_queue`.
 
     Returns:
         The application.
@@ -44,7 +49,7 @@ def create_app(
         UserError: If clients cannot send the token.
     """
     limits = limits or Limits()
-    service = Service(Path(model_dir), limits)
+    service = Service(Path(model_dir), limits, queue)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -64,6 +69,8 @@ def create_app(
     secret = None if token is None else Token(token)
     app.add_middleware(Guard, limits=limits, token=secret, hosts=tuple(allowed_hosts))
     app.include_router(router)
+    app.include_router(photo_router)
+    app.include_router(extra_router)
     app.exception_handler(RequestValidationError)(_validation_error)
     app.exception_handler(UserError)(_user_error)
     app.exception_handler(RunFailed)(_user_error)

@@ -53,15 +53,16 @@ def learn_batch(path: Path, batch: StagedBatch, progress: Progress) -> int:
     return result.version
 
 
-def _renamed(problem: InputProblem, folder: Path, batch: StagedBatch) -> InputProblem:
-    """Return the problem with the clients' file names instead of the staged paths."""
+def _with_filenames(text: str, folder: Path, batch: StagedBatch) -> str:
+    """Return a message with the clients' file names instead of the staged paths."""
     names = {photo.id: photo.filename for photo in batch.photographs}
     staged_path = re.compile(re.escape(str(folder)) + r"[/\\]([0-9a-f]+)\.image")
+    return staged_path.sub(lambda match: names.get(match[1], match[1]), text)
 
-    def with_filenames(text: str) -> str:
-        return staged_path.sub(lambda match: names.get(match[1], match[1]), text)
 
-    return replace(problem, path=with_filenames(problem.path), text=with_filenames(problem.text))
+def _renamed(problem: InputProblem, folder: Path, batch: StagedBatch) -> InputProblem:
+    path, text = (_with_filenames(text, folder, batch) for text in (problem.path, problem.text))
+    return replace(problem, path=path, text=text)
 
 
 def message_of(batch: StagedBatch) -> str:
@@ -106,10 +107,11 @@ def main(path: Path, out: TextIO) -> int:
             last = time.monotonic()
             send(what=what, done=done, total=total)
 
+    batch = read_batch(path / STAGING)
     try:
-        learn_batch(path, read_batch(path / STAGING), progress)
+        learn_batch(path, batch, progress)
     except (UserError, RunFailed) as error:
-        send(error=str(error))
+        send(error=_with_filenames(str(error), path / STAGING, batch))
         return 2
     except Exception as error:
         traceback.print_exc()

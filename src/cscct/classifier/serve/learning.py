@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from starlette.exceptions import HTTPException
 
 from ...errors import UserError
@@ -35,16 +37,18 @@ class LearningJob:
         self._listener: threading.Thread | None = None
         self._info = JobInfo()
         self._started = self._phase = 0.0
+        self._left = float("inf")  # seconds that were last reported as remaining
 
     def info(self) -> JobInfo:
-        """Return the progress. The remaining time is that of the current phase."""
+        """Return the progress. The remaining time is that of the current phase, in which it never increases."""
         with self._mutex:
             info = self._info.model_copy()
             if info.state == "running":
                 now = time.monotonic()
                 info.seconds = round(now - self._started, 1)
                 if 0 < info.done < info.total:
-                    info.seconds_left = round((now - self._phase) * (info.total / info.done - 1), 1)
+                    self._left = min(self._left, (now - self._phase) * (info.total / info.done - 1))
+                    info.seconds_left = round(self._left, 1)
             return info
 
     @property
@@ -65,9 +69,12 @@ class LearningJob:
                 raise HTTPException(409, "No photos are staged: add photos of a class first.")
             batch = self.staging.begin()
             command = [sys.executable, "-m", f"{__package__}.job", str(self.path)]
-            pipe = subprocess.PIPE
-            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, encoding="utf-8")
+            pipe, threads = subprocess.PIPE, {"OMP_NUM_THREADS": str(torch.get_num_threads())}  # as in the server
+            self._process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, text=True, encoding="utf-8", env={**os.environ, **threads}
+            )
             self._started = self._phase = time.monotonic()
+            self._left = float("inf")
             self._info = JobInfo(state="running", what="starting", total=len(batch.photographs))
             self._listener = threading.Thread(target=self._listen, args=(self._process, batch), daemon=True)
             self._listener.start()
@@ -98,7 +105,7 @@ class LearningJob:
     def _progress(self, event: dict[str, Any]) -> None:
         with self._mutex:
             if event["what"] != self._info.what:
-                self._phase = time.monotonic()
+                self._phase, self._left = time.monotonic(), float("inf")
             self._info = JobInfo(state="running", what=event["what"], done=event["done"], total=event["total"])
 
     def _end(self, batch: StagedBatch, error: str) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+from ...errors import UserError
+from ...text import suggest
 
 MEGABYTE = 1_000_000
 
@@ -16,7 +20,8 @@ class Limits:
         request_bytes: Maximum size of a request with files.
         text_bytes: Maximum size of a request without files.
         files: Maximum number of files in a request.
-        pixels: Maximum number of pixels of an image. Decoding needs four bytes per pixel.
+        pixels: Maximum number of pixels of an image; by default that of all commands, which larger values do not
+            change. Decoding needs four bytes per pixel.
         side: Maximum width and height of an image.
         name_length: Maximum length of a class name.
         staged_files: Maximum number of staged photos.
@@ -33,12 +38,12 @@ class Limits:
         connections_per_client: Maximum number of connections of a client.
     """
 
-    file_bytes: int = 25 * MEGABYTE
-    request_bytes: int = 100 * MEGABYTE
+    file_bytes: int = 100 * MEGABYTE
+    request_bytes: int = 200 * MEGABYTE
     text_bytes: int = 100_000
     files: int = 50
-    pixels: int = 52_000_000
-    side: int = 20_000
+    pixels: int = 89_478_485
+    side: int = 65_535
     name_length: int = 100
     staged_files: int = 5_000
     staged_bytes: int = 2_000 * MEGABYTE
@@ -52,3 +57,30 @@ class Limits:
     slow_seconds: float = 2.0
     connections: int = 640
     connections_per_client: int = 320
+
+
+def parse_limits(values: Mapping[str, str]) -> Limits:
+    """Return the default limits with other values.
+
+    Args:
+        values: Texts of numbers, by the names of the attributes of `Limits`.
+
+    Raises:
+        UserError: A name or a value is invalid.
+    """
+    limits = Limits()
+    names = [field.name for field in fields(Limits)]
+    for name, text in values.items():
+        if name not in names:
+            raise UserError(f"There is no limit {name!r}{suggest(name, names)}. Limits: {', '.join(names)}.")
+        kind = type(getattr(limits, name))
+        try:
+            number = kind(text)
+        except ValueError:
+            number = 0
+        if not 0 < number < float("inf"):
+            raise UserError(
+                f"The limit {name} must be a positive {'integer' if kind is int else 'number'}, not {text!r}."
+            )
+        limits = replace(limits, **{name: number})
+    return limits

@@ -17,6 +17,7 @@ from .schemas import (
     ModelInfo,
     Rename,
     Restore,
+    ServerState,
     StagedInfo,
     StagedList,
 )
@@ -44,7 +45,7 @@ def error_responses(*codes: int) -> dict[int | str, dict[str, Any]]:
     return {code: {"model": ErrorDetail, "description": REASONS[code]} for code in sorted({*codes, 401, 403, 421})}
 
 
-def _multipart(**fields: dict[str, Any]) -> dict[str, Any]:
+def multipart(**fields: dict[str, Any]) -> dict[str, Any]:
     """Return the OpenAPI declaration of a multipart request with images."""
     images = {"type": "array", "minItems": 1, "items": {"type": "string", "format": "binary"}}
     schema = {"type": "object", "required": ["images", *fields], "properties": {"images": images, **fields}}
@@ -79,7 +80,7 @@ def get_model(service: ServiceDependency) -> ModelInfo:
     )
 
 
-@router.post("/classify", responses=error_responses(*UPLOAD_ERRORS), openapi_extra=_multipart())
+@router.post("/classify", responses=error_responses(*UPLOAD_ERRORS), openapi_extra=multipart())
 async def classify(
     request: Request, service: ServiceDependency, top: Annotated[int, Query(ge=1, le=1000)] = 5
 ) -> Answers:
@@ -92,20 +93,22 @@ async def classify(
 @router.get("/staged")
 def list_staged(service: ServiceDependency) -> StagedList:
     """Photos staged for the next learning step, oldest first."""
-    return _staged_list(service.staging.all())
+    revision = service.staging.revision  # before the list: a later change must not be missed
+    return _staged_list(revision, service.staging.all())
 
 
 @router.post(
     "/staged",
     status_code=201,
     responses=error_responses(*UPLOAD_ERRORS),
-    openapi_extra=_multipart(label={"type": "string", "minLength": 1, "maxLength": 100}),
+    openapi_extra=multipart(label={"type": "string", "minLength": 1, "maxLength": 100}),
 )
 async def stage(request: Request, service: ServiceDependency) -> StagedList:
     """Stage photos of a new or existing class for the next learning step."""
     async with service.form(request) as form:
         label = class_name(form.fields.get("label"), service.limits)
-        return _staged_list(await service.work(lambda: service.staging.add(label, form.uploads)))
+        photos = await service.work(lambda: service.staging.add(label, form.uploads))
+        return _staged_list(service.staging.revision, photos)
 
 
 @router.delete("/staged", status_code=204, responses=error_responses(409))
@@ -130,15 +133,23 @@ def remove_staged(id: Id, service: ServiceDependency) -> None:
 
 
 @router.get("/staged/{id}/thumbnail", responses={**error_responses(404, 422), 200: JPEG}, response_class=Response)
-def get_thumbnail(id: Id, service: ServiceDependency) -> Response:
-    """Thumbnail of a staged photo."""
-    return Response(service.staging.thumbnail(id), media_type="image/jpeg")
+def get_thumbnail(id: Id, service: ServiceDependency, large: bool = False) -> Response:
+    """Thumbnail of a staged photo, or a large image of it."""
+    return Response(service.staging.thumbnail(id, large), media_type="image/jpeg")
 
 
 @router.post("/learn", status_code=202, responses=error_responses(409, 503))
 def learn(service: ServiceDependency) -> JobInfo:
     """Start learning all staged photos."""
     return service.job.start()
+
+
+@router.get("/state")
+def get_state(service: ServiceDependency) -> ServerState:
+    """Version, staged photos and learning step, to be polled."""
+    revision, job = service.staging.revision, service.job.info()
+    version = service.model.get().number
+    return ServerState(version=version, trouble=service.model.trouble, staged_revision=revision, job=job)
 
 
 @router.get("/job")
@@ -212,5 +223,5 @@ def _check_not_learning(service: Service) -> None:
         )
 
 
-def _staged_list(photos: list[StagedPhoto]) -> StagedList:
-    return StagedList(staged=[StagedInfo(**asdict(photo)) for photo in photos])
+def _staged_list(revision: int, photos: list[StagedPhoto]) -> StagedList:
+    return StagedList(revision=revision, staged=[StagedInfo(**asdict(photo)) for photo in photos])

@@ -10,7 +10,7 @@ import sys
 import threading
 import warnings
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -27,6 +27,8 @@ def run(
     token: str | None = None,
     open_browser: bool = False,
     allowed_hosts: Sequence[str] = (),
+    queue: str | Path | None = None,
+    limits: Mapping[str, str] | None = None,
 ) -> None:
     """Serve the web UI and the API of a model folder until interrupted.
 
@@ -38,6 +40,8 @@ def run(
             printed with the address.
         open_browser: Whether to open the web UI in a browser.
         allowed_hosts: Further host names that requests may be addressed to, for example that of a proxy; `*` for all.
+        queue: List of `cscct suggest`, whose photos are to be labelled in the web UI.
+        limits: Values of limits other than the default, by name; see `Limits`.
 
     Raises:
         UserError: If the server cannot be started.
@@ -47,7 +51,8 @@ def run(
 
         from .app import create_app
         from .connections import server_config
-        from .limits import Limits
+        from .limits import parse_limits
+        from .queue import read_queue
     except ModuleNotFoundError as error:
         hint = install_hint("serve")
         raise UserError(f"`cscct serve` needs {error.name}, which is not installed: {hint}.") from error
@@ -60,9 +65,10 @@ def run(
     logging.getLogger("python_multipart").setLevel(logging.ERROR)  # it logs a warning for every malformed request
     warnings.filterwarnings("ignore", module=r"PIL\.")  # a line for every image with damaged metadata
     names = [host] if is_loopback(host) else [host, socket.gethostname()]
-    limits = Limits()
-    app = create_app(model_dir, limits, token, [*names, *allowed_hosts])
-    config = server_config(app, limits, lifespan="off")
+    values = parse_limits(limits or {})
+    photos = [] if queue is None else read_queue(Path(queue))
+    app = create_app(model_dir, values, token, [*names, *allowed_hosts], photos)
+    config = server_config(app, values, lifespan="off")
     with app.state.service.opened(), listen(host, port) as listener:
         url = server_url(host, listener.getsockname()[1], token)
         print(f"Serving {Path(model_dir)} at {url} (press Ctrl+C to stop)")

@@ -86,6 +86,7 @@ class StagedInfo(BaseModel):
 class StagedList(BaseModel):
     """Staged photos."""
 
+    revision: int = Field(description="Increases with every change of the staged photos.")
     staged: list[StagedInfo]
 
 
@@ -100,6 +101,15 @@ class JobInfo(BaseModel):
     seconds_left: float | None = Field(None, description="Estimated remaining time of the current phase.")
     error: str | None = Field(None, description="Why the learning step failed.")
     version: int | None = Field(None, description="Number of the new version.")
+
+
+class ServerState(BaseModel):
+    """What pages poll to follow changes that others make."""
+
+    version: int = Field(description="Number of the current version.")
+    trouble: str | None = Field(None, description="Why a newer version could not be loaded.")
+    staged_revision: int = Field(description="Increases with every change of the staged photos.")
+    job: JobInfo
 
 
 class MapClass(BaseModel):
@@ -137,3 +147,85 @@ class Rename(BaseModel):
 
     old: ClassName
     new: ClassName
+
+
+class Merge(BaseModel):
+    """Request to merge classes into another class."""
+
+    classes: list[ClassName] = Field(min_length=1, max_length=1000)
+    into: ClassName
+
+
+PhotoId = Annotated[str, Field(min_length=4, max_length=64)]
+
+
+class Photos(BaseModel):
+    """Request to change learned photos."""
+
+    ids: list[PhotoId] = Field(min_length=1, max_length=1000)
+
+
+class MovePhotos(Photos):
+    """Request to move learned photos to a class."""
+
+    label: ClassName
+
+
+class PhotoInfo(BaseModel):
+    """A learned photo."""
+
+    id: str = Field(description="Identity; empty for photos of models of earlier versions, which cannot be changed.")
+    name: str = Field(description="Name of the file.")
+    label: str
+    predicted: str = Field(description="The class to which a classifier computed without the photo assigns it.")
+    probability: float = Field(description="Probability of `label`.")
+    predicted_probability: float = Field(description="Probability of `predicted`.")
+    kind: str = Field(description="`mislabelled`, `not recognised`, `recognised` or `not tested`.")
+    confirmed: bool = Field(description="Whether the user confirmed the label.")
+
+
+class PhotoList(BaseModel):
+    """A part of a list of learned photos."""
+
+    version: int = Field(description="Number of the version.")
+    total: int = Field(description="Number of photos in the whole list.")
+    photos: list[PhotoInfo]
+
+
+class NeighbourInfo(BaseModel):
+    """A stored image that resembles a photo: /api/exemplars/{class_index}/{number}."""
+
+    label: str
+    class_index: int
+    number: int
+    similarity: float = Field(description="Cosine of the features.")
+
+
+class ExplanationInfo(BaseModel):
+    """The stored images that resemble a photo most."""
+
+    version: int = Field(description="Number of the version.")
+    label: str = Field(description="The most probable class.")
+    probability: float
+    same: list[NeighbourInfo] = Field(description="Images of this class, most similar first.")
+    others: list[NeighbourInfo] = Field(description="Images of other classes, most similar first.")
+
+
+class Export(BaseModel):
+    """Request to export the model."""
+
+    format: Literal["onnx", "pt2"] = "onnx"
+
+
+class QueuedInfo(BaseModel):
+    """A photo of the list of `cscct suggest` that the server was started with."""
+
+    number: int = Field(description="Position in the list: /api/queue/{number}.")
+    name: str = Field(description="Name of the file.")
+    label: str = Field(description="The most probable class when the list was made.")
+
+
+class QueueInfo(BaseModel):
+    """Photos to label."""
+
+    photos: list[QueuedInfo]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from .current import CurrentModel
 from .job import STAGING
 from .learning import LearningJob
 from .limits import Limits
+from .queue import QueuedPhoto
 from .staging import Staging
 from .uploads import Form, Transfer, receive_form
 
@@ -31,10 +33,12 @@ class Service:
     Args:
         path: Path of the model folder.
         limits: Limits of requests.
+        queue: Photos to label.
     """
 
-    def __init__(self, path: Path, limits: Limits) -> None:
-        self.path, self.limits = path, limits
+    def __init__(self, path: Path, limits: Limits, queue: Sequence[QueuedPhoto] = ()) -> None:
+        self.path, self.limits, self.queue = path, limits, queue
+        self.exporting = threading.Lock()
         self.model = CurrentModel(path)
         self.staging = Staging(path / STAGING, limits)
         self.job = LearningJob(path, self.staging, self.model.refresh)

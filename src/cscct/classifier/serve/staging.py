@@ -10,19 +10,19 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
-from io import BytesIO
 from pathlib import Path
 
 from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 
-from ...data.image_files import read_reduced
 from ...errors import FolderInUse, UserError
 from ...storage import lock_holder, locked, make_folder, write_bytes, write_text
+from ..review import thumbnail
 from .limits import Limits
 from .uploads import Upload, image_errors
 
 THUMBNAIL = 192  # pixels; displayed at half this size on high-density screens
+LARGE = 1280  # pixels of the longer side of an enlarged photo
 PENDING = "learning.json"
 _ID = re.compile(r"[0-9a-f]{24}")
 
@@ -68,10 +68,14 @@ class Staging:
     Args:
         folder: Path of the staging folder.
         limits: Limits on the number and size of staged photos.
+
+    Attributes:
+        revision: Number that increases with every change.
     """
 
     def __init__(self, folder: Path, limits: Limits) -> None:
         self.folder, self.limits = folder, limits
+        self.revision = secrets.randbits(32)  # differs after a restart
         self._items: dict[str, StagedPhoto] = {}
         self._mutex = threading.Lock()
 
@@ -129,9 +133,9 @@ class Staging:
         """Return the path of a staged photo."""
         return self.folder / f"{self.get(id).id}.image"
 
-    def thumbnail(self, id: str) -> bytes:
-        """Return the thumbnail of a staged photo as JPEG."""
-        return (self.folder / f"{self.get(id).id}.jpg").read_bytes()
+    def thumbnail(self, id: str, large: bool = False) -> bytes:
+        """Return the thumbnail of a staged photo as JPEG, or an image for the whole screen."""
+        return thumbnail(self.image(id), LARGE) if large else (self.folder / f"{self.get(id).id}.jpg").read_bytes()
 
     def add(self, label: str, uploads: Sequence[Upload]) -> list[StagedPhoto]:
         """Stage photos of a class. On failure, none of them is staged.
@@ -176,6 +180,7 @@ class Staging:
     def _remove(self, photos: Iterable[StagedPhoto]) -> None:
         for photo in photos:
             self._items.pop(photo.id, None)
+            self.revision += 1
             for suffix in ("json", "image", "jpg"):
                 (self.folder / f"{photo.id}.{suffix}").unlink(missing_ok=True)
 
@@ -188,6 +193,7 @@ class Staging:
     def _write(self, photo: StagedPhoto) -> None:
         write_text(self.folder / f"{photo.id}.json", json.dumps(asdict(photo)))
         self._items[photo.id] = photo
+        self.revision += 1
 
     def begin(self) -> StagedBatch:
         """Return a batch of all staged photos.
@@ -232,8 +238,4 @@ def read_batch(folder: Path) -> StagedBatch:
 
 def _thumbnail(upload: Upload) -> bytes:
     with image_errors(upload.path, upload.filename):
-        image, _ = read_reduced(upload.path, lambda width, height: max(width, height) / THUMBNAIL)
-        image.thumbnail((THUMBNAIL, THUMBNAIL))
-    out = BytesIO()
-    image.save(out, "JPEG", quality=80)
-    return out.getvalue()
+        return thumbnail(upload.path, THUMBNAIL)

@@ -47,6 +47,13 @@ export function bar(share, kind = "") {
   return el("span", { class: "bar", "aria-hidden": "true" }, fill);
 }
 
+/** Lets the browser save a blob as a file. */
+export function saveAs(blob, filename) {
+  const url = URL.createObjectURL(blob);
+  el("a", { href: url, download: filename }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
 /** Creates a form with an input, a submit button and a cancel button. Escape also cancels. */
 export function textForm(input, action, send, cancel) {
   const form = el("form", { class: "text-form" }, input, el("button", { class: "main" }, action), el("button", { type: "button", class: "plain", onclick: cancel }, "Cancel"));

@@ -5,7 +5,7 @@ const SYSTEM_FOLDERS = ["__MACOSX", "@eaDir"];
 const TRAIN = ["train", "training"];
 const EVALUATION = ["val", "valid", "validation", "test", "testing"];
 
-/** Calls take with a list of {file, folder}; folder is the class, or "" for files outside of a folder. */
+/** Calls take with a list of {file, folder, path}; folder is the class, or "" for files outside of a folder; path names the file to the user. */
 export function acceptFiles(zone, inputs, take) {
   let depth = 0;
   const mark = (change) => {
@@ -42,15 +42,17 @@ export function labelled(files) {
   const folders = (depth) => new Set(files.filter(({ path }) => path.length > depth).map(({ path }) => path[depth]));
   const single = folders(0).size === 1 && files.every(({ path }) => path.length > 0);
   if (!single || files.some(({ file, path }) => path.length === 1 && IMAGE.test(file.name)))
-    return files.map(({ file, path }) => ({ file, folder: path[0] ?? "" }));
+    return files.map((entry) => named(entry, 0));
   const inside = files.filter(({ path }) => path.length > 1);
   const is = (names) => (name) => names.includes(name.toLowerCase());
   const parts = [...folders(1)];
   const images = inside.some(({ path }) => path.length === 2 && is(TRAIN)(path[1]));
   const divided = !images && parts.some(is(TRAIN)) && (parts.some(is(EVALUATION)) || parts.length === 1);
-  if (!divided) return inside.map(({ file, path }) => ({ file, folder: path[1] }));
-  return inside.filter(({ path }) => is(TRAIN)(path[1]) && path.length > 2).map(({ file, path }) => ({ file, folder: path[2] }));
+  if (!divided) return inside.map((entry) => named(entry, 1));
+  return inside.filter(({ path }) => is(TRAIN)(path[1]) && path.length > 2).map((entry) => named(entry, 2));
 }
+
+const named = ({ file, path }, depth) => ({ file, folder: path[depth] ?? "", path: [...path, file.name].join("/") });
 
 /** Prevents the browser from opening files dropped outside of a zone. */
 export function ignoreOtherDrops() {

@@ -1,11 +1,11 @@
-// Renaming and forgetting classes in the class table.
+// Renaming, merging and forgetting classes in the class table.
 
 import { api } from "./api.js";
 import { announce, byId, el, name, textForm, twice } from "./dom.js";
 
 let changed = async () => {};
 
-/** onChange: called after a class was renamed or forgotten. */
+/** onChange: called after a class was renamed, merged or forgotten. */
 export function setUpManage(onChange) {
   changed = onChange;
 }
@@ -14,10 +14,15 @@ export function setUpManage(onChange) {
 export function classCells(label) {
   const title = el("th", { scope: "row" }, name(label));
   const rename = button("Rename", label);
+  const merge = button("Merge", label);
   const forget = button("Forget", label);
   rename.addEventListener("click", () => {
     title.replaceChildren(renameForm(label, title));
     title.querySelector("input").select();
+  });
+  merge.addEventListener("click", () => {
+    title.replaceChildren(name(label), mergeForm(label, title));
+    title.querySelector("input").focus();
   });
   twice(forget, "Confirm", async () => {
     const row = forget.closest("tr");
@@ -26,7 +31,7 @@ export function classCells(label) {
     announce(`${label} forgotten.`);
     focus("Forget", next?.dataset.label); // the pressed button no longer exists
   });
-  return [title, el("td", { class: "actions" }, rename, forget)];
+  return [title, el("td", { class: "actions" }, rename, merge, forget)];
 }
 
 const button = (text, label) => el("button", { type: "button", class: "plain", "aria-label": `${text} ${label}` }, text);
@@ -45,6 +50,25 @@ function renameForm(label, title) {
   function close() {
     title.replaceChildren(name(label));
     focus("Rename", label);
+  }
+
+  return form;
+}
+
+/** The form for the class that remains after merging. */
+function mergeForm(label, title) {
+  const input = el("input", { type: "text", list: "class-names", maxlength: 100, required: true, autocomplete: "off", placeholder: "into class", "aria-label": `Class into which ${label} is merged` });
+  const form = textForm(input, "Merge", merge, close);
+
+  async function merge(into) {
+    if (!(await attempt(form, () => api.merge(label, into)))) return;
+    announce(`${label} merged into ${into}.`);
+    focus("Merge", into);
+  }
+
+  function close() {
+    title.replaceChildren(name(label));
+    focus("Merge", label);
   }
 
   return form;

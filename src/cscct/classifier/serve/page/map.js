@@ -2,6 +2,7 @@
 
 import { api } from "./api.js";
 import { byId, el, name, svg } from "./dom.js";
+import { zoomButton } from "./viewer.js";
 
 const WIDTH = 640;
 const HEIGHT = 440;
@@ -45,7 +46,9 @@ function draw(map) {
 function scale(classes) {
   const xs = classes.flatMap((entry) => [entry.x, ...entry.points.map(([x]) => x)]);
   const ys = classes.flatMap((entry) => [entry.y, ...entry.points.map(([, y]) => y)]);
-  const [left, right, low, high] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+  const least = (values) => values.reduce((a, b) => Math.min(a, b)); // too many values for the arguments of a call
+  const most = (values) => values.reduce((a, b) => Math.max(a, b));
+  const [left, right, low, high] = [least(xs), most(xs), least(ys), most(ys)];
   const factor = Math.min((WIDTH - 2 * MARGIN) / (right - left || 1), (HEIGHT - 2 * MARGIN) / (high - low || 1));
   return (x, y) => [WIDTH / 2 + (x - (left + right) / 2) * factor, HEIGHT / 2 - (y - (low + high) / 2) * factor];
 }
@@ -125,9 +128,11 @@ function highlight(index) {
 /** Shows the exemplars of the chosen class. */
 function showPhotos() {
   const entry = chosen === null ? null : shown.classes[chosen];
-  const images = Array.from({ length: Math.min(PHOTOS, entry?.exemplars ?? 0) }, (_, number) =>
-    el("img", { src: `/api/exemplars/${chosen}/${number}?version=${shown.version}`, alt: `${entry.name}, photo ${number + 1}`, loading: "lazy" }),
-  );
+  const sources = Array.from({ length: Math.min(PHOTOS, entry?.exemplars ?? 0) }, (_, number) => ({
+    src: `/api/exemplars/${chosen}/${number}?version=${shown.version}`,
+    title: `${entry.name}, photo ${number + 1}`,
+  }));
+  const images = sources.map(({ src, title }, place) => zoomButton(el("img", { src, alt: "", loading: "lazy" }), title, () => [sources, place]));
   const title = el("p", { class: "quiet" }, name(entry?.name ?? ""), images.length ? ": stored photos" : ": no stored photos");
   byId("map-photos").replaceChildren(...(entry ? [title, ...images] : []));
 }
