@@ -8,7 +8,7 @@ from pages import DOCS, blocks
 
 ROOT = Path(cscct.__file__).parent
 LAYERS = [
-    {"errors", "jsontext", "lazy", "registry", "structs", "text", "specs", "seeding", "streams"},
+    {"errors", "jsontext", "lazy", "registry", "structs", "text", "specs", "seeding", "streams", "threads"},
     {"storage"},
     {"losses", "nets", "optim", "data", "features", "metrics", "yamltext", "plugins"},
     {"memory", "methods"},

@@ -60,7 +60,7 @@ def test_installed_command_runs_from_an_empty_folder(installed: Path, tmp_path: 
     assert {
         f"cscct/classifier/serve/page/{name}" for name in ("index.html", "style.css", "main.js", "icon.svg")
     } <= inside
-    assert len([name for name in inside if name.startswith("cscct/presets/") and name.endswith(".yaml")]) == 6
+    assert len([name for name in inside if name.startswith("cscct/presets/") and name.endswith(".yaml")]) == 7
 
 
 def distributions(requirements: list[str]) -> set[str]:
