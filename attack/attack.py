@@ -4,8 +4,8 @@
     python attack/attack.py --seed 1 --only damage            one kind
     python attack/attack.py --seed 1 --only damage --case 12  one case again
 
-With --json, the counts of the kinds are stored beside those of other kinds and seeds, so that an attack can be carried
-out in parts.
+With --json, the counts of the kinds are stored beside those of other kinds and seeds, so that an attack can be
+executed in parts.
 
 A failure is a traceback, a hang, a crash, a changed number or a changed file outside. Exit code 1 if there is any.
 """
@@ -50,23 +50,20 @@ CLASSES: tuple[type[Kind], ...] = (
     *(Kills, Damage, SettingsTexts, OddRuns, Images, Pickles, Reports, Streams),
     *(DamagedModels, ChangedModels, Requests, Pauses, Plugins),
 )
-LONG = (
-    Pauses.name,
-    Plugins.name,
-    Requests.name,
-)  # cases of up to a minute come first: no core waits for them at the end
+# Their cases take up to a minute and are started first, so that no core is idle at the end.
+LONG = (Pauses.name, Plugins.name, Requests.name)
 KINDS = {kind.name: kind for kind in CLASSES}
 _kinds: dict[str, Kind] = {}  # of the worker processes, which are forks
 
 
 def attack_one(kind: Kind, seed: int, number: int, scratch: Path) -> CaseResult:
-    """A case depends on the seed, the kind and its number only."""
+    """Run a case. Its random numbers depend on the seed, the kind and the number of the case only."""
     folder = Path(tempfile.mkdtemp(prefix=f"{kind.name}-{number}-", dir=scratch))
     rng = random.Random(f"{seed} {kind.name} {number}")
     try:
         return kind.attack(number, rng, folder)
     except Exception:
-        return CaseResult("", "the attack itself failed", [traceback.format_exc()])
+        return CaseResult("", "error in the attack", [traceback.format_exc()])
     finally:
         for path in [folder, *folder.rglob("*")]:
             if path.is_dir() and not path.is_symlink():
@@ -81,8 +78,9 @@ def _prepare(name: str, scratch: Path) -> Kind | str:
         return traceback.format_exc()
 
 
-def prepared(names: list[str], scratch: Path, workers: int) -> dict[str, Kind | str]:
-    """What the cases of each kind share: runs, models and their numbers. A text says why there are none."""
+def prepare_kinds(names: list[str], scratch: Path, workers: int) -> dict[str, Kind | str]:
+    """Prepare what the cases of each kind share (runs, models, reference results). Returns the traceback of a kind that
+    fails."""
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
         return dict(zip(names, pool.map(_prepare, names, [scratch] * len(names)), strict=True))
 
@@ -94,8 +92,8 @@ def _work(name: str, seed: int, number: int, scratch: Path) -> tuple[str, int, C
 def attack_all(
     kinds: dict[str, Kind], seed: int, numbers: dict[str, list[int]], scratch: Path, workers: int
 ) -> dict[str, dict[int, CaseResult]]:
-    """Cases of all kinds, several at a time, each in forks of a process that has everything imported. No core waits
-    for the last case of a kind."""
+    """Run the cases of all kinds in parallel, each in forks of a process that has imported everything. Cases of
+    different kinds are mixed, so that no core is idle at the end of a kind."""
     _kinds.update(kinds)
     results: dict[str, dict[int, CaseResult]] = {name: {} for name in kinds}
     context = multiprocessing.get_context("fork")
@@ -111,7 +109,7 @@ def attack_all(
 
 
 def summary(results: dict[int, CaseResult]) -> dict[str, Any]:
-    """Counts of one kind, as they are printed and stored."""
+    """Return the counts of a kind, as printed and stored."""
     outcomes = Counter(result.outcome for result in results.values() if not result.faults)
     failures = {
         str(number): [result.detail, *result.faults] for number, result in sorted(results.items()) if result.faults
@@ -130,12 +128,12 @@ def print_summaries(summaries: dict[str, Any], seed: int, console: Console) -> N
             console.print(f"\n{name} {number}: {detail}", markup=False, highlight=False)
             for fault in faults:
                 console.print(f"  {fault}", markup=False, highlight=False)
-            again = f"python attack/attack.py --seed {seed} --only '{name}' --case {number}"
-            console.print(f"  again: {again}", markup=False, highlight=False)
+            repeat = f"python attack/attack.py --seed {seed} --only '{name}' --case {number}"
+            console.print(f"  repeat: {repeat}", markup=False, highlight=False)
 
 
 def store(file: Path, seed: int, summaries: dict[str, Any], seconds: float) -> None:
-    """Into a file that holds the newest attack of each kind with each seed."""
+    """Store the counts in a file with the latest attack of each kind and seed."""
     stored = json.loads(file.read_text()) if file.is_file() else {}
     kinds = {**stored.get(str(seed), {}).get("kinds", {}), **summaries}
     ordered = {name: kinds[name] for name in KINDS if name in kinds}
@@ -148,7 +146,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", choices=KINDS, action="append", help="one kind of attack; may be repeated")
     parser.add_argument("--case", type=int, help="one case of that kind")
-    parser.add_argument("--cases", type=int, help="at most so many cases of each kind, drawn at random")
+    parser.add_argument("--cases", type=int, help="maximum number of cases of each kind, drawn at random")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--json", type=Path, help="store the counts in this file, beside those of other seeds")
     options = parser.parse_args()
@@ -158,7 +156,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="cscct-attack-") as folder:
         scratch = Path(folder)
         names = options.only or list(KINDS)
-        ready = prepared(names, scratch, options.workers)
+        ready = prepare_kinds(names, scratch, options.workers)
         kinds = {name: kind for name, kind in ready.items() if not isinstance(kind, str)}
         numbers = {}
         for name, kind in kinds.items():
@@ -168,7 +166,7 @@ def main() -> int:
         results = attack_all(kinds, options.seed, numbers, scratch, options.workers)
     for name, kind in ready.items():
         if isinstance(kind, str):
-            results[name] = {0: CaseResult("", "what its cases share", [kind])}
+            results[name] = {0: CaseResult("", "preparation", [kind])}
     summaries = {name: summary(results[name]) for name in names}
     seconds = time.monotonic() - started
     console = Console(soft_wrap=True)

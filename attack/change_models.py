@@ -13,11 +13,11 @@ from typing import Any
 
 from kills import Killer
 from model_folders import CHANGES, LEARN, PREDICT, checked, draw_images, make_model, predictions, unused_files
-from watch import CaseResult, Ended, Kind, Outside, command, started
+from watch import CaseResult, CommandResult, Kind, Outside, run_command, start_command
 
 EXPORT = ("export", "model", "--to", "torchscript", "--out", "exported.pt", "--quiet")
-NEXT = ("learn", "model", "third", "--quiet")  # a later change, which removes what was left behind
-FULL_EVERY = 3  # operations: a full disk stays full, so neighbours are alike
+NEXT = ("learn", "model", "third", "--quiet")  # a later change, which removes leftover files
+FULL_EVERY = 3  # operations: consecutive ones give similar cases, since a full disk stays full
 TWO = {
     "two classes": (("learn", "model", "second", "--quiet"), ("learn", "model", "third", "--quiet")),
     "learn and forget": (("learn", "model", "second", "--quiet"), ("forget", "model", "green", "--quiet")),
@@ -28,10 +28,10 @@ TWO = {
 
 
 class FullDisk(Killer):
-    """From some operation on, nothing can be written. at: 0 only counts."""
+    """From an operation on, all writing fails. at: number of the operation; 0 only counts."""
 
     def operation(self, half: Callable[[], object] | None = None) -> None:
-        """One more, which may fail."""
+        """Count an operation, and fail if the disk is full."""
         if self.busy:
             return
         self.count += 1
@@ -41,12 +41,12 @@ class FullDisk(Killer):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _event(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event not in ("os.remove", "os.rmdir", "fcntl.flock"):  # these need no space
+        if event not in ("os.remove", "os.rmdir", "fcntl.flock"):  # operations that need no space
             super()._event(event, arguments)
 
 
 class ChangedModels(Kind):
-    """Every operation of every change, with a kill and with a full disk, and pairs of changes at the same time."""
+    """Each operation of each change with a kill and with a full disk, and pairs of simultaneous changes."""
 
     name = "model changes"
     pairs = 40
@@ -62,11 +62,11 @@ class ChangedModels(Kind):
         self.after: dict[str, str] = {}
         self.points: list[tuple[str, str, int]] = []
         for name, arguments in self.changes.items():
-            place = scratch / f"whole-{name}"
-            shutil.copytree(self._start(name), place)
+            workdir = scratch / f"whole-{name}"
+            shutil.copytree(self._start(name), workdir)
             count = scratch / f"{name}.operations"
-            checked(command(*arguments, folder=place, before=Killer(0, count).install))
-            self.after[name] = predictions(place)
+            checked(run_command(*arguments, folder=workdir, before=Killer(0, count).install))
+            self.after[name] = predictions(workdir)
             operations = range(1, int(count.read_text()) + 1)
             self.points += [("kill", name, at) for at in operations]
             self.points += [("full", name, at) for at in operations[::FULL_EVERY]]
@@ -79,71 +79,74 @@ class ChangedModels(Kind):
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
         how, name, at = self.points[number]
-        outside, place = Outside(folder / "outside"), folder / "inside"
-        shutil.copytree(self._start(name), place)
+        outside, workdir = Outside(folder / "outside"), folder / "inside"
+        shutil.copytree(self._start(name), workdir)
         result = CaseResult("", f"{name}: {how} {at}")
         if how == "two":
-            self._together(result, name, place)
+            self._together(result, name, workdir)
         else:
-            self._interrupted(result, how, name, at, place)
+            self._interrupted(result, how, name, at, workdir)
         result.faults += outside.faults()
         return result
 
-    def _interrupted(self, result: CaseResult, how: str, name: str, at: int, place: Path) -> None:
+    def _interrupted(self, result: CaseResult, how: str, name: str, at: int, workdir: Path) -> None:
         arguments = self.changes[name]
         before = Killer(at).install if how == "kill" else FullDisk(at).install
-        ended = command(*arguments, folder=place, before=before)
-        if how == "kill" and ended.code != -signal.SIGKILL:
-            result.faults.append(f"it ended with {ended.code} instead of the kill: {ended.err[-300:]}")
-        if how == "full":  # of the last operations, removing what is not needed, the failure does not matter
-            result.faults += ended.faults()
-        state = self._state(place, name, result)
+        completed = run_command(*arguments, folder=workdir, before=before)
+        if how == "kill" and completed.code != -signal.SIGKILL:
+            result.faults.append(f"exit code {completed.code} instead of a kill: {completed.stderr[-300:]}")
+        if how == "full":  # the last operations, which remove unused files, may fail
+            result.faults += completed.faults()
+        state = self._state(workdir, name, result)
         result.outcome = f"{state} the change"
         if state == "before" or name == "export":
-            result.faults += self._given_again(command(*arguments, folder=place))
-            if self._state(place, name, result) != "after" and name != "export":
-                result.faults.append("given again, it does not finish")
-        ended = command(*NEXT, folder=place)
-        if ended.code:
-            result.faults.append(f"no further change is possible: {ended.err[-300:]}")
+            result.faults += self._repetition_faults(run_command(*arguments, folder=workdir))
+            if self._state(workdir, name, result) != "after" and name != "export":
+                result.faults.append("the repeated command fails")
+        completed = run_command(*NEXT, folder=workdir)
+        if completed.code:
+            result.faults.append(f"no further change is possible: {completed.stderr[-300:]}")
         else:
-            result.faults += [f"left behind: {file}" for file in unused_files(place / "model")]
+            result.faults += [f"leftover file: {file}" for file in unused_files(workdir / "model")]
 
-    def _given_again(self, ended: Ended) -> list[str]:
-        return ended.faults() + ([f"given again, it does not finish: {ended.err[-300:]}"] if ended.code else [])
+    def _repetition_faults(self, completed: CommandResult) -> list[str]:
+        return completed.faults() + (
+            [f"the repeated command fails: {completed.stderr[-300:]}"] if completed.code else []
+        )
 
-    def _state(self, place: Path, name: str, result: CaseResult) -> str:
-        """Whether the model is the one before or after the change; nothing else may be seen."""
-        ended = command(*PREDICT, folder=place)
-        if name == "create" and ended.code in (0, 2):
-            return "before" if ended.code else "after"
-        if ended.code == 0 and ended.out == self.after[name] and self.after[name] != self.before:
+    def _state(self, workdir: Path, name: str, result: CaseResult) -> str:
+        """Return whether the model is in its state before or after the change. Any other state is a fault."""
+        completed = run_command(*PREDICT, folder=workdir)
+        if name == "create" and completed.code in (0, 2):
+            return "before" if completed.code else "after"
+        if completed.code == 0 and completed.stdout == self.after[name] and self.after[name] != self.before:
             return "after"
-        if ended.code == 0 and ended.out == self.before:
-            return "before" if name not in ("undo", "export") or not self._undone(place, name) else "after"
-        result.faults.append(f"neither before nor after: {ended.err[-200:]}{ended.out[:100]}")
+        if completed.code == 0 and completed.stdout == self.before:
+            return "before" if name not in ("undo", "export") or not self._undone(workdir, name) else "after"
+        result.faults.append(f"neither before nor after: {completed.stderr[-200:]}{completed.stdout[:100]}")
         return "between"
 
-    def _undone(self, place: Path, name: str) -> bool:
-        """Where predictions do not tell: the number of the current version, or the exported file."""
+    def _undone(self, workdir: Path, name: str) -> bool:
+        """Return whether a change without effect on predictions was made: the number of the current version, or the
+        exported file."""
         if name == "export":
-            return (place / "exported.pt").is_file()
+            return (workdir / "exported.pt").is_file()
         from cscct.classifier.store import ModelFolder
 
-        return ModelFolder(place / "model").current() < ModelFolder(self.source / "model").current()
+        return ModelFolder(workdir / "model").current() < ModelFolder(self.source / "model").current()
 
-    def _together(self, result: CaseResult, pair: str, place: Path) -> None:
-        processes = [started(*arguments, folder=place) for arguments in TWO[pair]]
-        ends = [process.ended() for process in processes]
-        result.faults += [fault for ended in ends for fault in ended.faults()]
-        succeeded = sum(ended.code == 0 for ended in ends)
+    def _together(self, result: CaseResult, pair: str, workdir: Path) -> None:
+        processes = [start_command(*arguments, folder=workdir) for arguments in TWO[pair]]
+        ends = [process.wait() for process in processes]
+        result.faults += [fault for completed in ends for fault in completed.faults()]
+        succeeded = sum(completed.code == 0 for completed in ends)
         result.outcome = f"{succeeded} of 2 succeeded"
         if not succeeded:
-            result.faults.append("none of two succeeded")
-        ended = command(*PREDICT, folder=place)
-        result.faults += ended.faults()
-        ended = command(*NEXT, folder=place)
-        if ended.code:
-            result.faults.append(f"no further change is possible: {ended.err[-300:]}")
+            result.faults.append("no process succeeded")
+        completed = run_command(*PREDICT, folder=workdir)
+        result.faults += completed.faults()
+        completed = run_command(*NEXT, folder=workdir)
+        if completed.code:
+            result.faults.append(f"no further change is possible: {completed.stderr[-300:]}")
         else:
-            result.faults += [f"left behind: {file}" for file in unused_files(place / "model")]
+            result.faults += [f"leftover file: {file}" for file in unused_files(workdir / "model")]

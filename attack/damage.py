@@ -1,4 +1,4 @@
-"""Every file of a run folder is damaged in every way, and then used: it is refused in a sentence, or gives the same."""
+"""Damaged files of run folders: commands reject the folder with a message, or give the same results."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from kills import Killer, counted_operations, difference
-from small_runs import COMPARE, LUCIR, numbers_of, plain
-from watch import CaseResult, Ended, Kind, Outside, command, guarded
+from kills import Killer, count_operations, difference
+from small_runs import COMPARE, LUCIR, numbers_of, reproducible_values
+from watch import CaseResult, CommandResult, Kind, Outside, run_command, run_function
 
 LIMIT = 30.0
 RESUME = ("resume", "run", "--json")
 REPORT = ("report", "run", "--out", "report", "--quiet")
-# Names that the software gives to files while it works.
+# Names of temporary files of the package.
 WORKING = (".lock", ".lock-holder", ".result.json.tmp", ".config.yaml.tmp", ".model.safetensors.tmp", "messages.txt")
 WHOLE = {
     b"[]",
@@ -40,11 +40,11 @@ def _flip(content: bytearray, rng: random.Random) -> bytes:
 
 
 def _digit(content: bytearray, rng: random.Random) -> bytes:
-    """Another digit, which leaves the file as readable as it was."""
-    places = [place for place, byte in enumerate(content) if 48 <= byte <= 57]
-    if places:
-        place = rng.choice(places)
-        content[place] = rng.choice([byte for byte in range(48, 58) if byte != content[place]])
+    """Replace a digit by another one, so that the file remains readable."""
+    positions = [position for position, byte in enumerate(content) if 48 <= byte <= 57]
+    if positions:
+        position = rng.choice(positions)
+        content[position] = rng.choice([byte for byte in range(48, 58) if byte != content[position]])
     return bytes(content)
 
 
@@ -63,7 +63,7 @@ PLACES = ("delete", "swap", "directory", "fifo", "dangling link", "link outside"
 
 
 def damage(path: Path, how: str, rng: random.Random, folder: Path, outside: Path) -> None:
-    """Damages one file of a run, or puts something else in its place."""
+    """Damage a file of a run, or replace it by something else."""
     if how in CONTENTS:
         content = bytearray(path.read_bytes()) if path.is_file() else bytearray()
         _clear(path)
@@ -98,7 +98,7 @@ def _clear(path: Path) -> None:
 
 
 class Damage(Kind):
-    """Three folders (a finished run, an interrupted one, a comparison of both) times their files times the damages."""
+    """Each damage to each file of three folders: a finished run, an interrupted run, and a comparison of both."""
 
     name = "damage"
 
@@ -106,21 +106,21 @@ class Damage(Kind):
         self.sources = {name: scratch / name for name in ("finished", "interrupted", "comparison")}
         for folder in self.sources.values():
             folder.mkdir(parents=True)
-        operations = counted_operations(self.sources["finished"], *LUCIR)
+        operations = count_operations(self.sources["finished"], *LUCIR)
         self.numbers = numbers_of(self.sources["finished"])
-        self.predictions = _checked(predict(self.sources["finished"])).out
-        _checked(command(*REPORT, folder=self.sources["finished"]))
+        self.predictions = _checked(predict(self.sources["finished"])).stdout
+        _checked(run_command(*REPORT, folder=self.sources["finished"]))
         self.summary = (self.sources["finished"] / "report" / "summary.csv").read_text()
-        command(*LUCIR, folder=self.sources["interrupted"], before=Killer(int(0.65 * operations)).install)
+        run_command(*LUCIR, folder=self.sources["interrupted"], before=Killer(int(0.65 * operations)).install)
         assert len(list((self.sources["interrupted"] / "run" / "checkpoints").glob("*.json"))) > 1
         whole = scratch / "comparison-whole"
         whole.mkdir()
-        operations = counted_operations(whole, *COMPARE)
+        operations = count_operations(whole, *COMPARE)
         self.compared = numbers_of(whole)
-        command(*COMPARE, folder=self.sources["comparison"], before=Killer(int(0.8 * operations)).install)
+        run_command(*COMPARE, folder=self.sources["comparison"], before=Killer(int(0.8 * operations)).install)
         self.points: list[tuple[str, str, str]] = []
         for name, folder in self.sources.items():
-            # Not the folders that a command names: those may be links, as their owner wishes.
+            # Not the folders that a command names, which may be links.
             inside = [path for path in folder.rglob("*") if path.parent.name != "figures" and path.parent != folder]
             files = {str(path.relative_to(folder)) for path in inside}
             files |= {f"run/{other}" for other in WORKING if name != "comparison"}
@@ -129,61 +129,64 @@ class Damage(Kind):
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
         source, file, how = self.points[number]
-        outside, place = Outside(folder / "outside"), folder / "inside"
-        shutil.copytree(self.sources[source], place)
-        damage(place / file, how, rng, place, outside.folder)
+        outside, workdir = Outside(folder / "outside"), folder / "inside"
+        shutil.copytree(self.sources[source], workdir)
+        damage(workdir / file, how, rng, workdir, outside.folder)
         result = CaseResult("same numbers", f"{source}: {file}: {how}")
-        for ended, fault in self._use(source, place, rng):
-            result.faults += ended.faults()
-            result.faults += [f"{fault} after {ended.what[:60]}"] if fault and ended.code == 0 else []
-            if ended.has_message:
-                result.outcome = "refused in a sentence"
+        for completed, fault in self._use(source, workdir, rng):
+            result.faults += completed.faults()
+            result.faults += [f"{fault} after {completed.description[:60]}"] if fault and completed.code == 0 else []
+            if completed.has_message:
+                result.outcome = "rejected with a message"
         result.faults += outside.faults()
         return result
 
-    def _use(self, source: str, place: Path, rng: random.Random) -> Sequence[tuple[Ended, str]]:
-        """Commands on the folder, each with a fault in its results."""
+    def _use(self, source: str, workdir: Path, rng: random.Random) -> Sequence[tuple[CommandResult, str]]:
+        """Run commands on the folder. Returns each with a fault in its results, if any."""
         if source == "comparison":
-            ended = command(*COMPARE, folder=place, limit=LIMIT)
-            return [(ended, self._compared(place) if ended.code == 0 else "")]
+            completed = run_command(*COMPARE, folder=workdir, limit=LIMIT)
+            return [(completed, self._compared(workdir) if completed.code == 0 else "")]
         steps = []
         if source == "finished":
-            ended = predict(place)
-            steps.append((ended, "" if ended.out == self.predictions else f"changed number: {ended.out[:80]}"))
+            completed = predict(workdir)
+            steps.append(
+                (completed, "" if completed.stdout == self.predictions else f"changed number: {completed.stdout[:80]}")
+            )
             if rng.random() < 0.25:
-                ended = command(*REPORT, folder=place, limit=LIMIT)
-                steps.append((ended, self._summary(place) if ended.code == 0 else ""))
+                completed = run_command(*REPORT, folder=workdir, limit=LIMIT)
+                steps.append((completed, self._summary(workdir) if completed.code == 0 else ""))
         for arguments in (RESUME, LUCIR) if rng.random() < 0.5 else (LUCIR, RESUME):
-            ended = command(*arguments, folder=place, limit=LIMIT)
-            steps.append((ended, self._numbers(place, ended) if ended.code == 0 else ""))
+            completed = run_command(*arguments, folder=workdir, limit=LIMIT)
+            steps.append((completed, self._numbers(workdir, completed) if completed.code == 0 else ""))
         return steps
 
-    def _numbers(self, place: Path, ended: Ended) -> str:
-        """Faults of the printed and stored result, the model, and the epochs unless a message reports damage."""
+    def _numbers(self, workdir: Path, completed: CommandResult) -> str:
+        """Return a fault in the printed result, the stored result, the model, or, without a message about damage, the
+        epochs."""
         result = self.numbers["run/result.json"]
-        if "--json" in ended.what and plain(json.loads(ended.out)) != result:
-            return f"changed number: {difference(result, plain(json.loads(ended.out)))}"
+        if "--json" in completed.description and reproducible_values(json.loads(completed.stdout)) != result:
+            return f"changed number: {difference(result, reproducible_values(json.loads(completed.stdout)))}"
         try:
-            stored = plain(json.loads((place / "run" / "result.json").read_text()))
+            stored = reproducible_values(json.loads((workdir / "run" / "result.json").read_text()))
         except (OSError, ValueError) as error:
             return f"changed number: {error}"
         return "" if stored == result else f"changed number: {difference(result, stored)}"
 
-    def _summary(self, place: Path) -> str:
-        result = (place / "report" / "summary.csv").read_text()
+    def _summary(self, workdir: Path) -> str:
+        result = (workdir / "report" / "summary.csv").read_text()
         return "" if result == self.summary else "changed number in summary.csv"
 
-    def _compared(self, place: Path) -> str:
+    def _compared(self, workdir: Path) -> str:
         for name, expected in self.compared.items():
             if name.endswith(("result.json", "compare.json", "compare.csv")):
-                text = (place / name).read_text()
-                result = text if name.endswith("csv") else plain(json.loads(text))
+                text = (workdir / name).read_text()
+                result = text if name.endswith("csv") else reproducible_values(json.loads(text))
                 if result != expected:
                     return f"changed number: {name} {difference(expected, result)}"
         return ""
 
 
-def predict(place: Path) -> Ended:
+def predict(workdir: Path) -> CommandResult:
     """Load the model in `run` and print its predictions for some images."""
 
     def main() -> None:
@@ -200,9 +203,9 @@ def predict(place: Path) -> Ended:
             print(f"error: {error}", file=sys.stderr)
             raise SystemExit(2) from None
 
-    return guarded(main, "cscct.load and predict", place, LIMIT)
+    return run_function(main, "cscct.load and predict", workdir, LIMIT)
 
 
-def _checked(ended: Ended) -> Ended:
-    assert ended.code == 0, ended.err
-    return ended
+def _checked(completed: CommandResult) -> CommandResult:
+    assert completed.code == 0, completed.stderr
+    return completed

@@ -1,4 +1,4 @@
-"""Every file and every field of a model folder is changed, and then used: it is refused in a sentence, or harmless.
+"""Damaged files and changed fields of model folders: commands reject the folder with a message, or give valid output.
 
 A change that the checksums cover must be refused or leave the predictions as they are. Somebody may also change a value
 together with its checksum, or in a folder of an earlier version, which has none: then values in range are accepted, and
@@ -22,7 +22,7 @@ from safetensors.torch import load, save
 from damage import CONTENTS, PLACES, damage
 from fuzz_reports import DTYPES, SHAPES, VALUES
 from model_folders import CHANGES, PREDICT, make_continued_run, make_model, predictions, strict_json
-from watch import CaseResult, Ended, Kind, Outside, command
+from watch import CaseResult, CommandResult, Kind, Outside, run_command
 
 LIMIT = 60.0
 WORKING = (".lock", ".lock-holder", ".model.json.tmp", "versions/.unfinished", "versions/0099.json", "files/other")
@@ -32,7 +32,7 @@ AFTERWARDS = (("info", "model", "--json"), *CHANGES.values(), ("learn", "model",
 
 
 class DamagedModels(Kind):
-    """Two folders (a model, a run that learned more) times files, fields and tensors times changes."""
+    """Changes of each file, field and tensor of two folders: a model, and a run that learned another class."""
 
     name = "model folders"
 
@@ -46,67 +46,68 @@ class DamagedModels(Kind):
         self.points: list[tuple[str, str, str, Any]] = []
         for name, folder in self.sources.items():
             model = folder / "model"
-            files = {str(path.relative_to(model)) for path in _own_files(model)} | set(WORKING)
+            files = {str(path.relative_to(model)) for path in _model_files(model)} | set(WORKING)
             self.points += [("file", name, *point) for point in itertools.product(sorted(files), [*CONTENTS, *PLACES])]
             for file in _json_files(model):
-                places = list(_leaves(json.loads((model / file).read_text())))
-                self.points += [("field", name, file, place) for place in places]
-            for file in sorted(path.name for path in _one_of_each(model) if path.suffix == ".safetensors"):
+                fields = list(_leaves(json.loads((model / file).read_text())))
+                self.points += [("field", name, file, keys) for keys in fields]
+            for file in sorted(path.name for path in _distinct_files(model) if path.suffix == ".safetensors"):
                 self.points += [("tensors", name, file, way) for way in TENSORS]
         self.cases = len(self.points)
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
         kind, source, file, change = self.points[number]
-        outside, place = Outside(folder / "outside"), folder / "inside"
-        shutil.copytree(self.sources[source], place)
+        outside, workdir = Outside(folder / "outside"), folder / "inside"
+        shutil.copytree(self.sources[source], workdir)
         covered = True
         if kind == "file":
-            damage(place / "model" / file, change, rng, place / "model", outside.folder)
+            damage(workdir / "model" / file, change, rng, workdir / "model", outside.folder)
         elif kind == "field":
             change = rng.choice(FIELDS), change
-            covered = _change_field(place / "model", file, change, rng)
+            covered = _change_field(workdir / "model", file, change, rng)
         else:
             covered = False
-            _change_tensors(place / "model", file, change, rng)
+            _change_tensors(workdir / "model", file, change, rng)
         result = CaseResult("same predictions", f"{source}: {file}: {change}")
-        ended = command(*PREDICT, folder=place, limit=LIMIT)
-        self._judge(result, ended, source, covered)
+        completed = run_command(*PREDICT, folder=workdir, limit=LIMIT)
+        self._judge(result, completed, source, covered)
         if rng.random() < 0.4:
-            result.faults += _usable(command(*rng.choice(AFTERWARDS), folder=place, limit=LIMIT))
-            result.faults += _usable(command(*PREDICT, folder=place, limit=LIMIT))
+            result.faults += _output_faults(run_command(*rng.choice(AFTERWARDS), folder=workdir, limit=LIMIT))
+            result.faults += _output_faults(run_command(*PREDICT, folder=workdir, limit=LIMIT))
         result.faults += outside.faults()
         return result
 
-    def _judge(self, result: CaseResult, ended: Ended, source: str, covered: bool) -> None:
-        result.faults += _usable(ended)
-        if ended.has_message:
-            result.outcome = "refused in a sentence"
-        elif ended.code == 0 and ended.out != self.predictions[source]:
+    def _judge(self, result: CaseResult, completed: CommandResult, source: str, covered: bool) -> None:
+        result.faults += _output_faults(completed)
+        if completed.has_message:
+            result.outcome = "rejected with a message"
+        elif completed.code == 0 and completed.stdout != self.predictions[source]:
             result.outcome = "accepted"
             if covered:
-                result.faults.append(f"changed predictions: {ended.out[:200]}")
+                result.faults.append(f"changed predictions: {completed.stdout[:200]}")
 
 
-def _usable(ended: Ended) -> list[str]:
-    """A sentence, or valid JSON where it was asked for."""
-    faults = ended.faults()
-    if ended.code == 0 and "--json" in ended.what:
+def _output_faults(completed: CommandResult) -> list[str]:
+    """Return the faults of a command, including `--json` output that is not valid JSON."""
+    faults = completed.faults()
+    if completed.code == 0 and "--json" in completed.description:
         try:
-            strict_json(ended.out)
+            strict_json(completed.stdout)
         except ValueError as error:
-            faults.append(f"no valid JSON after {ended.what}: {error}")
+            faults.append(f"no valid JSON after {completed.description}: {error}")
     return faults
 
 
-def _own_files(model: Path) -> Iterator[Path]:
+def _model_files(model: Path) -> Iterator[Path]:
     yield from (path for path in model.iterdir() if path.name in ("model.json", "exemplars.safetensors"))
     yield from (path for path in (model / "versions").iterdir())
-    yield from _one_of_each(model)
+    yield from _distinct_files(model)
     yield from (model / name for name in ("versions", "files"))
 
 
-def _one_of_each(model: Path) -> list[Path]:
-    """Weights, statistics, predictors, means, images and blocks: many files of a kind are damaged alike."""
+def _distinct_files(model: Path) -> list[Path]:
+    """Return one file of each kind (weights, statistics, predictors, means, images, blocks), since all of a kind are
+    alike."""
     kinds: dict[tuple[str, ...], Path] = {}
     for path in sorted((model / "files").iterdir()):
         keys: Sequence[str] = ()
@@ -120,7 +121,7 @@ def _one_of_each(model: Path) -> list[Path]:
 
 def _json_files(model: Path) -> list[str]:
     newest = max((model / "versions").glob("*.json"))
-    blocks = [path for path in _one_of_each(model) if path.suffix == ".json"]
+    blocks = [path for path in _distinct_files(model) if path.suffix == ".json"]
     return [str(path.relative_to(model)) for path in (model / "model.json", newest, *blocks)]
 
 
@@ -133,12 +134,12 @@ def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 
 def _change_field(model: Path, file: str, change: tuple[str, tuple[Any, ...]], rng: random.Random) -> bool:
-    """Returns whether a checksum covers the change."""
-    way, place = change
+    """Change a field of a JSON file. Returns whether a checksum covers the change."""
+    way, keys = change
     path = model / file
     content = json.loads(path.read_text())
-    _replace(content, place, rng)
-    if path.parent.name == "files":  # a block, named by its content
+    _replace(content, keys, rng)
+    if path.parent.name == "files":  # a block, named by its hash
         text = json.dumps(content).encode()
         if way != "stale checksum":
             _rename(model, path, text, ".json", keep_checksum=way == "new checksum")
@@ -149,8 +150,8 @@ def _change_field(model: Path, file: str, change: tuple[str, tuple[Any, ...]], r
     return way == "stale checksum"
 
 
-def _replace(content: Any, place: Sequence[Any], rng: random.Random) -> None:
-    *holders, last = place
+def _replace(content: Any, keys: Sequence[Any], rng: random.Random) -> None:
+    *holders, last = keys
     for key in holders:
         content = content[key]
     if isinstance(content, dict) and rng.random() < 0.2:
@@ -171,7 +172,7 @@ def _write_record(path: Path, content: Any, way: str) -> None:
 
 
 def _rename(model: Path, path: Path, content: bytes, suffix: str, *, keep_checksum: bool) -> None:
-    """Content of a file in another file, and all records that name it refer to that."""
+    """Write the changed content of a file under the name of its hash, and update all records that refer to the file."""
     new = f"{hashlib.sha256(content).hexdigest()}{suffix}"
     (path.parent / new).write_bytes(content)
     for block in list((model / "files").glob("*.json")):

@@ -1,4 +1,4 @@
-"""Folders of images that are damaged, odd or not images at all."""
+"""Folders with damaged images, unusual images and other files."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from damage import CONTENTS
-from small_runs import TINY, sets
-from watch import CaseResult, Kind, Outside, command, result_of
+from small_runs import TINY, set_options
+from watch import CaseResult, Kind, Outside, result_of, run_command
 
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".bmp": "BMP", ".gif": "GIF", ".webp": "WEBP", ".tif": "TIFF", ".ppm": "PPM"}
 MODES = ("RGB", "L", "1", "P", "RGBA", "LA", "CMYK", "I;16", "F", "YCbCr", "HSV")
@@ -30,7 +30,7 @@ SETTINGS = (
 
 
 def picture(rng: random.Random, suffix: str) -> bytes:
-    """A small image of noise in some mode, size and variant of its format."""
+    """Return a small image of noise with a random mode, size and variant of its format."""
     width, height = rng.choice(SIZES)
     noise = np.random.default_rng(rng.randrange(1000)).integers(0, 256, (height, width, 3), dtype=np.uint8)
     image, mode = Image.fromarray(noise), rng.choice(MODES if rng.random() < 0.4 else ("RGB", "L"))
@@ -40,14 +40,14 @@ def picture(rng: random.Random, suffix: str) -> bytes:
     buffer = io.BytesIO()
     try:
         image.save(buffer, FORMATS[suffix], exif=image.getexif().tobytes() if rng.random() < 0.1 else b"")
-    except (OSError, ValueError, TypeError):  # a format without this mode
+    except (OSError, ValueError, TypeError):  # the format does not support this mode
         buffer = io.BytesIO()
         ImageOps.exif_transpose(image.convert("RGB")).save(buffer, FORMATS[suffix])
     return buffer.getvalue()
 
 
 def _huge(path: Path, rng: random.Random) -> None:
-    """A header with more pixels than fit in memory."""
+    """Write a header that declares more pixels than fit in memory."""
     path.write_bytes(b"P6 %d %d 255\n" % (rng.choice((60_000, 2_000_000)), 60_000) + bytes(50))
 
 
@@ -80,41 +80,41 @@ ODD: tuple[Callable[[Path, random.Random], None], ...] = (
 
 
 class Images(Kind):
-    """`cscct data check` of a folder, and a small run on it, with the damaged images refused or left out."""
+    """`cscct data check` on a folder, and a small run on it. Damaged images are rejected or left out."""
 
     name, cases = "images", 200
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
-        outside, place = Outside(folder / "outside"), folder / "inside"
-        files = self._draw(place / "images", rng)
+        outside, workdir = Outside(folder / "outside"), folder / "inside"
+        files = self._draw(workdir / "images", rng)
         for path in rng.sample(files, rng.choice((0, 1, 1, 2, 5))):
             if path.is_file():
                 rng.choice(ODD)(path, rng)
         skip = ["--skip-bad-images"] if rng.random() < 0.5 else []
         cache = ["data.resize_cache_px=9"] if rng.random() < 0.3 else []
         common = ["--data-dir", "images", *skip]
-        check = command("data", "check", "folder", *common, folder=place)
+        check = run_command("data", "check", "folder", *common, folder=workdir)
         method = rng.choice(("lucir+cscct", "icarl", "podnet"))
-        arguments = ["run", method, "folder", *common, *sets(*SETTINGS, *cache), "--out", "run", "--quiet"]
-        steps = [command(*arguments, folder=place)]
+        arguments = ["run", method, "folder", *common, *set_options(*SETTINGS, *cache), "--out", "run", "--quiet"]
+        steps = [run_command(*arguments, folder=workdir)]
         if steps[0].code == 0:
-            steps += [command("report", "run", "--quiet", folder=place)] if rng.random() < 0.2 else []
-            steps.append(command(*arguments, folder=place))
+            steps += [run_command("report", "run", "--quiet", folder=workdir)] if rng.random() < 0.2 else []
+            steps.append(run_command(*arguments, folder=workdir))
         result = result_of([*steps, check], outside, "learned", f"{len(files)} images; {' '.join(skip + cache)}")
         if len(steps) > 1 and steps[-1].code != 0:
-            result.faults.append(f"learned once, it is refused the second time: {steps[-1].err[-200:]}")
+            result.faults.append(f"accepted once, rejected the second time: {steps[-1].err[-200:]}")
         return result
 
     def _draw(self, folder: Path, rng: random.Random) -> list[Path]:
-        """Two to four classes with a few images each."""
+        """Write two to four classes with a few images each."""
         files = []
         for name in rng.sample(NAMES, rng.randint(2, 4)):
-            place = folder / name
+            workdir = folder / name
             if rng.random() < 0.03:
-                place = Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9"))
-            place.mkdir(parents=True, exist_ok=True)
+                workdir = Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9"))
+            workdir.mkdir(parents=True, exist_ok=True)
             for index in range(rng.randint(3, 6)):
                 suffix = rng.choice(sorted(FORMATS))
-                files.append(place / f"{index}{suffix}")
+                files.append(workdir / f"{index}{suffix}")
                 files[-1].write_bytes(picture(rng, suffix))
         return files

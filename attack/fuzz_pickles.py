@@ -1,4 +1,4 @@
-"""CIFAR files and archives that are malicious or damaged: no code is executed, and an error message is printed."""
+"""Malicious and damaged CIFAR files and archives: no code is executed, and an error message is printed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from damage import CONTENTS
-from watch import CaseResult, Kind, Outside, command, result_of
+from watch import CaseResult, Kind, Outside, result_of, run_command
 
 FILES = ("train", "test", "meta")
 CLASSES, PER_CLASS = 3, {"train": 2, "test": 1}
@@ -39,15 +39,16 @@ CALLS = (
 )
 
 
-def miniature() -> None:
-    """In a child: CIFAR-100 with three classes, so that a case is a few kilobytes."""
+def use_small_layout() -> None:
+    """Replace the layout of CIFAR-100 by one with three classes, so that a case has a few kilobytes. Called in the
+    child process."""
     from cscct.data.datasets import cifar
 
     cifar.CIFAR100 = cifar._Layout(CLASSES, PER_CLASS, dict.fromkeys(FILES, ""))
 
 
-def whole_file(name: str, protocol: int) -> bytes:
-    """As it is published, but small."""
+def valid_file(name: str, protocol: int) -> bytes:
+    """Return a small file in the published format."""
     content: dict[Any, Any]
     if name == "meta":
         content = {b"fine_label_names": [b"a", b"b", b"c"]}
@@ -64,7 +65,7 @@ def _string(text: str) -> bytes:
 
 
 def malicious(rng: random.Random, marker: Path) -> bytes:
-    """A pickle that would make a file if a common reader read it, in one of the ways that pickles have for it."""
+    """Return a pickle that creates a file if an ordinary reader loads it."""
     module, name = rng.choice(CALLS)
     shell, code = f"touch {marker}", f"__import__('os').system('touch {marker}')"
     argument = _string(code if name in ("eval", "exec") else shell)
@@ -88,7 +89,7 @@ def malicious(rng: random.Random, marker: Path) -> bytes:
 
 
 def bomb(rng: random.Random, marker: Path) -> bytes:
-    """Few bytes that ask for much, or for something nested without end."""
+    """Return a short pickle that requests much memory or deep nesting."""
     forms = (
         b"(" * 200_000 + b".",
         b"]" * 50_000 + b"a" * 49_999 + b".",
@@ -107,8 +108,8 @@ def bomb(rng: random.Random, marker: Path) -> bytes:
 
 
 def damaged(rng: random.Random, marker: Path) -> bytes:
-    """A file that was whole."""
-    content = bytearray(whole_file(rng.choice(FILES), rng.choice((0, 2, 4, 5))))
+    """Return a valid file with damage."""
+    content = bytearray(valid_file(rng.choice(FILES), rng.choice((0, 2, 4, 5))))
     return CONTENTS[rng.choice(sorted(CONTENTS))](content, rng)
 
 
@@ -116,7 +117,7 @@ MAKERS: tuple[Callable[[random.Random, Path], bytes], ...] = (malicious, malicio
 
 
 def archive(files: dict[str, bytes], rng: random.Random, outside: Path) -> bytes:
-    """A tar with the files, and sometimes members that lead out of it."""
+    """Return a tar archive with the files, sometimes with members outside of its folder."""
     buffer = io.BytesIO()
     folder = rng.choice(("cifar-100-python", "cifar-100-python", "./cifar-100-python", "../outside", "/", str(outside)))
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
@@ -134,25 +135,28 @@ def archive(files: dict[str, bytes], rng: random.Random, outside: Path) -> bytes
 
 
 class Pickles(Kind):
-    """`cscct data check cifar100` of three files or of an archive. A program that was run leaves a file outside."""
+    """`cscct data check cifar100` on three files or on an archive. Code that is executed creates a file outside of the
+    folder."""
 
     name, cases = "pickles", 600
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
-        outside, place = Outside(folder / "outside"), folder / "inside" / "cifar-100-python"
-        place.mkdir(parents=True)
+        outside, workdir = Outside(folder / "outside"), folder / "inside" / "cifar-100-python"
+        workdir.mkdir(parents=True)
         marker = outside.folder / "marker"
-        files = {name: whole_file(name, rng.choice((2, 4))) for name in FILES}
+        files = {name: valid_file(name, rng.choice((2, 4))) for name in FILES}
         maker = rng.choice(MAKERS)
         files[rng.choice(FILES)] = maker(rng, marker)
         packed = rng.random() < 0.4
         if packed:
-            (place.parent / "cifar-100-python.tar.gz").write_bytes(archive(files, rng, outside.folder))
+            (workdir.parent / "cifar-100-python.tar.gz").write_bytes(archive(files, rng, outside.folder))
         else:
             for name, content in files.items():
-                (place / name).write_bytes(content)
+                (workdir / name).write_bytes(content)
             if rng.random() < 0.03:
-                (place / "train").unlink()
-                os.mkfifo(place / "train")
-        ended = command("data", "check", "cifar100", "--data-dir", ".", folder=place.parent, before=miniature)
-        return result_of([ended], outside, "read", f"{maker.__name__}{' in an archive' if packed else ''}")
+                (workdir / "train").unlink()
+                os.mkfifo(workdir / "train")
+        completed = run_command(
+            "data", "check", "cifar100", "--data-dir", ".", folder=workdir.parent, before=use_small_layout
+        )
+        return result_of([completed], outside, "read", f"{maker.__name__}{' in an archive' if packed else ''}")

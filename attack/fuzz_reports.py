@@ -1,4 +1,4 @@
-"""Run folders from other people, for `cscct report` and `cscct.load`: unusual values, tensors and names."""
+"""Run folders from untrusted sources, for `cscct report` and `cscct.load`: unusual values, tensors and names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from damage import predict
 from small_runs import LUCIR
-from watch import CaseResult, Kind, Outside, command, result_of
+from watch import CaseResult, Kind, Outside, result_of, run_command
 
 NAMES = (
     *(
@@ -53,9 +53,9 @@ SHAPES = ((), (0,), (1,), (4, 4), (2, 2), (0, 4), (1000, 3), (4, 0), (3, 3, 3), 
 
 def odd_result(result: Any, rng: random.Random) -> Any:
     """Replace some values, and use class names that need escaping."""
-    places = list(_places(result))
+    entries = list(_entries(result))
     for _ in range(rng.randint(0, 4)):
-        holder, key = rng.choice(places)
+        holder, key = rng.choice(entries)
         holder[key] = rng.choice(VALUES)
     if rng.random() < 0.5:
         for task in result["tasks"] if isinstance(result.get("tasks"), list) else ():
@@ -64,12 +64,12 @@ def odd_result(result: Any, rng: random.Random) -> Any:
     return result
 
 
-def _places(value: Any) -> list[tuple[Any, Any]]:
-    """Every list or mapping inside, with each of its keys."""
+def _entries(value: Any) -> list[tuple[Any, Any]]:
+    """Return every list or mapping inside a value, with each of its keys."""
     result: list[tuple[Any, Any]] = []
     keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
     for key in keys:
-        result += [(value, key), *_places(value[key])]
+        result += [(value, key), *_entries(value[key])]
     return result
 
 
@@ -95,43 +95,43 @@ def odd_tensors(tensors: dict[str, torch.Tensor], rng: random.Random) -> dict[st
 
 
 def odd_lines(text: str, rng: random.Random) -> str:
-    """Epochs with odd values."""
+    """Return lines of metrics.jsonl with unusual values."""
     lines = [json.loads(line) for line in text.splitlines()]
     for line in lines:
         if rng.random() < 0.5:
-            holder, key = rng.choice(_places(line))
+            holder, key = rng.choice(_entries(line))
             holder[key] = rng.choice(VALUES)
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
 class Reports(Kind):
-    """A report and a prediction from one finished run, parts of which are odd."""
+    """A report and predictions from a finished run with unusual content."""
 
     name, cases = "reports", 120
 
     def __init__(self, scratch: Path):
         self.source = scratch
         scratch.mkdir(parents=True)
-        ended = command(*LUCIR, folder=scratch)
-        assert ended.code == 0, ended.err
+        completed = run_command(*LUCIR, folder=scratch)
+        assert completed.code == 0, completed.stderr
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
-        outside, place = Outside(folder / "outside"), folder / "inside"
-        shutil.copytree(self.source, place)
+        outside, workdir = Outside(folder / "outside"), folder / "inside"
+        shutil.copytree(self.source, workdir)
         parts = rng.sample(sorted(PARTS), rng.choice((1, 1, 2, 4)))
         for part in parts:
-            PARTS[part](place / "run", rng)
+            PARTS[part](workdir / "run", rng)
         title = ["--title", rng.choice(NAMES[:6])] if rng.random() < 0.2 else []
         log = ["--log"] if rng.random() < 0.3 else []
-        steps = [command("report", "run", "--out", "report", *title, *log, folder=place), predict(place)]
+        steps = [run_command("report", "run", "--out", "report", *title, *log, folder=workdir), predict(workdir)]
         result = result_of(steps, outside, "reported", ", ".join(parts))
         if steps[0].code == 0:
-            result.faults += unsafe(place / "report")
+            result.faults += unsafe(workdir / "report")
         return result
 
 
 class _Page(HTMLParser):
-    """Collects scripts and handlers of events."""
+    """Parser that collects scripts and event handlers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -143,7 +143,7 @@ class _Page(HTMLParser):
 
 
 def unsafe(report: Path) -> list[str]:
-    """Scripts in the page, and formulas in the tables."""
+    """Return scripts in the page and formulas in the tables."""
     page = _Page()
     page.feed((report / "index.html").read_text(encoding="utf-8"))
     faults = [f"unsafe page: {tag}" for tag in page.unsafe]
@@ -165,7 +165,7 @@ def _number(text: str) -> bool:
 
 def _change_result(run: Path, rng: random.Random) -> None:
     result = json.loads((run / "result.json").read_text())
-    result.pop("sha256", None)  # as somebody would who made the folder, or an older version
+    result.pop("sha256", None)  # as in folders made by hand or by an older version
     (run / "result.json").write_text(json.dumps(odd_result(result, rng)))
 
 
@@ -194,7 +194,7 @@ def _change_config(run: Path, rng: random.Random) -> None:
 
     config = yaml.safe_load((run / "config.yaml").read_text())
     for _ in range(rng.randint(1, 3)):
-        holder, key = rng.choice(_places(config))
+        holder, key = rng.choice(_entries(config))
         holder[key] = rng.choice(VALUES)
     (run / "config.yaml").write_text(yaml.safe_dump(config, allow_unicode=rng.random() < 0.5), errors="surrogateescape")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from small_runs import TINY, plain, sets
-from watch import CaseResult, Ended, Kind, Outside, command, result_of
+from small_runs import TINY, reproducible_values, set_options
+from watch import CaseResult, CommandResult, Kind, Outside, result_of, run_command
 
 SCALARS = (
     *("", "null", "~", "true", "no", "0", "-1", "1", "2", "3.5", "1e-3", "1e400", "-0.0", ".nan", ".inf", "nan", "inf"),
@@ -55,7 +55,7 @@ SCALARS = (
     ),
 )
 SMALL = ("0", "1", "2", "3", "-1", "0.5", "1.0e-30", "1.0e+30", "null", "true", "false", "''", "x", "[]", "[1]", "{}")
-FITTING: tuple[tuple[type, tuple[str, ...]], ...] = (  # values by type; a bool is an int too, and so comes first
+FITTING: tuple[tuple[type, tuple[str, ...]], ...] = (  # by type; bool first: a subclass of int
     (bool, ("true", "false")),
     (int, ("1", "2", "3", "4", "7", "64", "0")),
     (float, ("0", "0.5", "1", "2", "1.0e-30", "1.0e+30", "-1", "0.99")),
@@ -95,14 +95,14 @@ DATASETS = ("digits", "cifar100", "folder", "imagenet-subset", "arrays", "digit"
 
 
 def keys() -> list[str]:
-    """All settings."""
+    """Return the names of all settings."""
     from cscct.config import known_keys
 
     return known_keys()
 
 
 def odd_key(rng: random.Random) -> str:
-    """A setting, or a misspelt one."""
+    """Return the name of a setting, correct or misspelt."""
     key = rng.choice(keys())
     forms = (
         key,
@@ -121,7 +121,7 @@ def odd_key(rng: random.Random) -> str:
 
 
 def odd_scalar(rng: random.Random) -> str:
-    """Usually a value from the list, sometimes noise."""
+    """Return a value from the list, or sometimes random characters."""
     if rng.random() < 0.85:
         return rng.choice(SCALARS)
     return "".join(
@@ -130,7 +130,7 @@ def odd_scalar(rng: random.Random) -> str:
 
 
 def odd_yaml(rng: random.Random, depth: int = 0) -> str:
-    """A file of settings, some lines of which are odd."""
+    """Return a file of settings with some unusual lines."""
     lines = []
     for _ in range(rng.randint(0, 6)):
         section, _, name = rng.choice(keys()).partition(".")
@@ -141,16 +141,16 @@ def odd_yaml(rng: random.Random, depth: int = 0) -> str:
 
 
 def _mutated(text: str, rng: random.Random) -> str:
-    """With some characters gone, doubled or replaced."""
+    """Return a text in which some characters are removed, doubled or replaced."""
     for _ in range(rng.choice((1, 1, 2, 6))):
-        place = rng.randrange(len(text) + 1)
-        middle = rng.choice(("", text[place : place + 5] * 2, rng.choice(SCALARS), "\n", "\t", ": ", "  - "))
-        text = text[:place] + middle + text[place + rng.randrange(5) :]
+        position = rng.randrange(len(text) + 1)
+        middle = rng.choice(("", text[position : position + 5] * 2, rng.choice(SCALARS), "\n", "\t", ": ", "  - "))
+        text = text[:position] + middle + text[position + rng.randrange(5) :]
     return text
 
 
 def odd_study(rng: random.Random) -> str:
-    """A study of which some entries are odd."""
+    """Return a study with some unusual entries."""
 
     def pick(good: str, odds: float = 0.25) -> str:
         return odd_scalar(rng) if rng.random() < odds else good
@@ -167,8 +167,8 @@ def odd_study(rng: random.Random) -> str:
     return _mutated(text, rng) if rng.random() < 0.3 else text
 
 
-def whole_config() -> str:
-    """A complete config file."""
+def complete_config() -> str:
+    """Return a complete config file."""
     import yaml
 
     from cscct.config import resolve
@@ -177,27 +177,27 @@ def whole_config() -> str:
 
 
 class SettingsTexts(Kind):
-    """`cscct config` and `cscct sweep --dry-run`, which read everything and train nothing."""
+    """`cscct config` and `cscct sweep --dry-run`, which read all settings and train nothing."""
 
     name, cases = "settings", 1000
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
-        outside, place = Outside(folder / "outside"), folder / "inside"
-        place.mkdir()
-        arguments = self._words(number % 5, rng, place)
-        ended = command(*arguments, folder=place)
-        return result_of([ended], outside, "accepted", ended.what[:300])
+        outside, workdir = Outside(folder / "outside"), folder / "inside"
+        workdir.mkdir()
+        arguments = self._arguments(number % 5, rng, workdir)
+        completed = run_command(*arguments, folder=workdir)
+        return result_of([completed], outside, "accepted", completed.description[:300])
 
-    def _words(self, form: int, rng: random.Random, place: Path) -> list[str]:
-        if form < 2:  # two kinds of --set: any key, and a key that there is
+    def _arguments(self, form: int, rng: random.Random, workdir: Path) -> list[str]:
+        if form < 2:  # --set with any key, or with an existing one
             texts = [
                 f"{odd_key(rng) if form else rng.choice(keys())}={odd_scalar(rng)}" for _ in range(rng.randint(1, 3))
             ]
-            texts = [text.replace("\x00", "") for text in texts]  # no program can be given one
+            texts = [text.replace("\x00", "") for text in texts]  # not possible in arguments of a process
             method, dataset = (rng.choice(METHODS), rng.choice(DATASETS)) if form else ("lucir+cscct", "digits")
-            return ["config", method, dataset, *sets(*(_argument(text) for text in texts))]
-        file = place / "file.yaml"
-        text = _mutated(whole_config(), rng) if form == 2 else odd_yaml(rng) if form == 3 else odd_study(rng)
+            return ["config", method, dataset, *set_options(*(_argument(text) for text in texts))]
+        file = workdir / "file.yaml"
+        text = _mutated(complete_config(), rng) if form == 2 else odd_yaml(rng) if form == 3 else odd_study(rng)
         file.write_bytes(text.encode("utf-8", "surrogatepass"))
         if rng.random() < 0.05:
             file.write_bytes(rng.randbytes(rng.randint(0, 200)))
@@ -207,12 +207,12 @@ class SettingsTexts(Kind):
 
 
 def _argument(text: str) -> str:
-    """As Python gives it to a program: bytes that are not UTF-8 are lone surrogates."""
+    """Return a text as an argument of a process: bytes that are not valid UTF-8 become lone surrogates."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape")
 
 
 def fitting(method: str, rng: random.Random) -> str:
-    """A setting of a method with a value of its type, which may still be refused."""
+    """Return a setting of a method with a value of the right type, which may still be invalid."""
     from cscct.config import resolve
 
     tree = resolve(method, "digits").dump()
@@ -221,30 +221,32 @@ def fitting(method: str, rng: random.Random) -> str:
     while isinstance(tree, dict) and tree:
         path.append(rng.choice(sorted(tree)))
         tree = tree[path[-1]]
-    if "compile" in path:  # minutes
+    if "compile" in path:  # compilation takes minutes
         return "numerics.fold=false"
     values = next((values for kind, values in FITTING if isinstance(tree, kind)), ("null", "1", "2"))
     return f"{'.'.join(path)}={rng.choice(values)}"
 
 
 class OddRuns(Kind):
-    """Small runs with one to three settings of their own. Those that are accepted end, and give the same twice."""
+    """Small runs with one to three random settings. Accepted runs finish, and a repeated run gives the same numbers."""
 
     name, cases = "odd runs", 200
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
         method = rng.choice(METHODS[:9])
         odd = [fitting(method, rng) for _ in range(rng.randint(1, 3))]
-        arguments = ["run", method, "digits", *sets(*TINY, *odd), "--json"]
-        results = [command(*arguments, "--out", str(folder / f"run-{i}"), folder=folder) for i in range(2)]
-        result = CaseResult("refused in a sentence" if results[0].code else "same numbers", f"{method} {' '.join(odd)}")
+        arguments = ["run", method, "digits", *set_options(*TINY, *odd), "--json"]
+        results = [run_command(*arguments, "--out", str(folder / f"run-{i}"), folder=folder) for i in range(2)]
+        result = CaseResult(
+            "rejected with a message" if results[0].code else "same numbers", f"{method} {' '.join(odd)}"
+        )
         result.faults = results[0].faults()
         if _numbers(results[0]) != _numbers(results[1]):
-            result.faults.append("changed number: a second run ended otherwise")
+            result.faults.append("changed number: a second run completed otherwise")
         return result
 
 
-def _numbers(ended: Ended) -> object:
+def _numbers(completed: CommandResult) -> object:
     import json
 
-    return (ended.code, plain(json.loads(ended.out)) if ended.code == 0 else "")
+    return (completed.code, reproducible_values(json.loads(completed.stdout)) if completed.code == 0 else "")

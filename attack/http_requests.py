@@ -1,7 +1,7 @@
-"""A server that gets malformed, slow and ordinary requests at the same time, while its model is changed by commands.
+"""Malformed, slow and ordinary requests to a server whose model is changed by commands at the same time.
 
-Whatever is sent, no response is a server error, predictions go on, the log holds no traceback, and the server ends soon
-after it is asked to.
+No response is a server error, predictions continue, the log contains no traceback, and the server stops soon after it
+is terminated.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from model_folders import CHANGES, make_model
-from watch import CaseResult, Kind, Outside, Started, started
+from watch import CaseResult, ChildProcess, Kind, Outside, start_command
 
 TOKEN = "a-token-of-the-attack"
-READY, END = 120.0, 60.0  # seconds that the server may take to begin and to end, on a busy machine
+READY, END = 120.0, 60.0  # seconds that the server may take to start and to stop, on a busy machine
 PATHS = (
     *("/", "/api/model", "/api/classify", "/api/staged", "/api/learn", "/api/job", "/api/undo", "/api/restore"),
     *(
@@ -55,7 +55,7 @@ MORE_HEADERS = ("Transfer-Encoding: chunked", "Expect: 100-continue", "Upgrade: 
 
 
 def _request(rng: random.Random, image: bytes) -> bytes:
-    """Something like a request."""
+    """Return a request that may be malformed."""
     if rng.random() < 0.15:
         return rng.randbytes(rng.randint(1, 3000))
     kind = rng.choice(TYPES)
@@ -74,9 +74,7 @@ def _request(rng: random.Random, image: bytes) -> bytes:
     if rng.random() < 0.8:
         lines.append(f"Authorization: Bearer {TOKEN if rng.random() < 0.9 else 'wrong'}")
     if rng.random() < 0.1:
-        lines.append(
-            rng.choice(("Transfer-Encoding: chunked", "Expect: 100-continue", "Upgrade: websocket", "Cookie: =;"))
-        )
+        lines.append(rng.choice(MORE_HEADERS))
     text = "\r\n".join(lines).encode("latin-1", "replace") + b"\r\n\r\n" + body
     return text[: rng.randrange(len(text))] if rng.random() < 0.2 else text
 
@@ -90,14 +88,14 @@ def _multipart(rng: random.Random, image: bytes) -> bytes:
 
 
 class Client:
-    """Sends requests to a server and notes what must not happen."""
+    """Sends requests to a server and records faults."""
 
     def __init__(self, port: int, image: bytes):
         self.port, self.image, self.faults = port, image, list[str]()
         self.statuses: list[int] = []
 
     def send(self, text: bytes, *, pause: float = 0.0, limit: float = 3.0) -> bytes:
-        """Sends a text, in two parts if there is a pause between them, and returns what comes back in time."""
+        """Send a request, in two parts if `pause` is positive, and return the response within `limit` seconds."""
         received = b""
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=limit) as connection:
             half = len(text) // 2 if pause else len(text)
@@ -107,7 +105,7 @@ class Client:
                 connection.sendall(text[half:])
             while part := connection.recv(65536):
                 received += part
-                connection.settimeout(0.5)  # the rest follows at once
+                connection.settimeout(0.5)  # further parts follow immediately
         status = int(received[9:12]) if received[9:12].isdigit() else 0
         self.statuses.append(status)
         if status in (500, 501, 502):
@@ -115,7 +113,7 @@ class Client:
         return received
 
     def classify(self) -> None:
-        """An ordinary request, which has to succeed soon; a full queue answers 503, and the client tries again."""
+        """Send a valid request, which must succeed. It is repeated if the server is busy (503)."""
         part = b'--x\r\nContent-Disposition: form-data; name="images"; filename="a.png"\r\n\r\n%s\r\n--x--\r\n'
         body = part % self.image
         head = (
@@ -131,26 +129,26 @@ class Client:
 
 
 class Requests(Kind):
-    """A server each, with some of everything."""
+    """A server that receives requests of all kinds in parallel."""
 
     name, cases = "requests", 30
 
     def __init__(self, scratch: Path):
         self.source = scratch / "model"
         self.source.mkdir(parents=True)
-        make_model(self.source, "lucir-resnet")  # which the processes that learn know
+        make_model(self.source, "lucir-resnet")  # which separate processes know too
         self.image = (self.source / "queries" / "0.png").read_bytes()
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
-        outside, place = Outside(folder / "outside"), folder / "inside"
-        shutil.copytree(self.source, place)
-        server = Started(_serve, "cscct serve", place)
+        outside, workdir = Outside(folder / "outside"), folder / "inside"
+        shutil.copytree(self.source, workdir)
+        server = ChildProcess(_serve, "cscct serve", workdir)
         port = _port(server)
         if port is None:
-            return CaseResult("", "no server", [*server.ended(0.1).faults(), "the server did not begin"])
+            return CaseResult("", "no server", [*server.wait(0.1).faults(), "the server did not start"])
         client = Client(port, self.image)
         change = rng.choice(list(CHANGES))
-        change_process = started(*CHANGES[change], folder=place)  # as somebody at the command line would
+        change_process = start_command(*CHANGES[change], folder=workdir)
         generators = [random.Random(rng.random()) for _ in range(3)]
         works: list[Callable[[], None]] = [functools.partial(_malformed, client, generator) for generator in generators]
         works += [client.classify, functools.partial(_slow, client, rng.choice((4, 40)))]
@@ -160,23 +158,23 @@ class Requests(Kind):
         client.classify()
         for thread in threads:
             thread.join()
-        ended = change_process.ended()
+        completed = change_process.wait()
         client.classify()
         idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]
         for connection, text in zip(idle, (b"", b"GET / HTTP/1.1\r\n", _HALF), strict=True):
             connection.sendall(text)
-        os.kill(server.process, signal.SIGTERM)
-        end = server.ended(END)
+        os.kill(server.pid, signal.SIGTERM)
+        end = server.wait(END)
         for connection in idle:
             connection.close()
         result = CaseResult(
             "answered", f"{change} beside {len(client.statuses)} requests: {sorted(set(client.statuses))}"
         )
-        result.faults = client.faults + ended.faults() + outside.faults()
+        result.faults = client.faults + completed.faults() + outside.faults()
         if end.code not in (0, -signal.SIGTERM):
-            result.faults.append(f"the server ended with {end.code}: {end.err[-500:]}")
-        result.faults += ["traceback in the log: " + end.err[-500:]] if "Traceback" in end.err else []
-        result.faults += ["token in the log"] if TOKEN in end.err else []
+            result.faults.append(f"the server completed with {end.code}: {end.stderr[-500:]}")
+        result.faults += ["traceback in the log: " + end.stderr[-500:]] if "Traceback" in end.stderr else []
+        result.faults += ["token in the log"] if TOKEN in end.stderr else []
         return result
 
 
@@ -192,7 +190,7 @@ def _malformed(client: Client, rng: random.Random) -> None:
 
 
 def _slow(client: Client, count: int) -> None:
-    """Uploads of which nothing more comes, until the server ends them."""
+    """Open uploads and send only their first part."""
     connections = []
     with suppress(OSError):
         for _ in range(count):
@@ -209,10 +207,10 @@ def _serve() -> None:
     run("model", port=0, token=TOKEN)
 
 
-def _port(server: Started) -> int | None:
+def _port(server: ChildProcess) -> int | None:
     end = time.monotonic() + READY
     while time.monotonic() < end:
-        arguments = [word for word in server.written().split() if word.startswith("http://")]
+        arguments = [word for word in server.output().split() if word.startswith("http://")]
         if arguments:
             return urlsplit(arguments[0]).port
         time.sleep(0.05)

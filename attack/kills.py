@@ -1,7 +1,7 @@
-"""A command is killed before each of its file operations and repeated: the result is the same.
+"""Commands that are killed before each of their file operations and then repeated: the result is the same.
 
-Opening for writing, renaming, removing, making folders and truncating are seen by Python's audit hooks; writing and
-synchronising, which have none, by replaced functions. A write is also cut in half.
+Audit hooks of Python report opening for writing, renaming, removing, creating folders and truncating. Writing and
+synchronising are observed by replaced functions. A write is also interrupted in the middle.
 """
 
 from __future__ import annotations
@@ -15,29 +15,31 @@ from pathlib import Path
 from typing import Any
 
 from small_runs import COMPARE, EXTENDED, LUCIR, PODNET, numbers_of
-from watch import CaseResult, Kind, Outside, command
+from watch import CaseResult, Kind, Outside, run_command
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 EVENTS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "fcntl.flock")
 COMMANDS = (LUCIR, PODNET, COMPARE, EXTENDED)
-EVERY = {EXTENDED: 3}  # operations: of a run like the others, it is enough to kill at some
+EVERY = {EXTENDED: 3}  # operations: for a run similar to the others, some kills suffice
 
 
 class Killer:
-    """Counts the file operations of this process, and ends it before one of them. at: 0 only counts, into a file."""
+    """Counts the file operations of this process and kills it before one of them. at: number of the operation; 0 only
+    counts. counted: file for the count."""
 
     def __init__(self, at: int, counted: Path | None = None):
         self.at, self.counted, self.count, self.busy = at, counted, 0, False
 
     def install(self) -> None:
-        """In a child: an audit hook stays."""
+        """Observe the file operations of this process. Called in a child process, because audit hooks cannot be
+        removed."""
         sys.addaudithook(self._event)
         os.fsync = self._before(os.fsync)
         real = os.fdopen
-        os.fdopen = lambda *args, **named: _Watched(real(*args, **named), self)
+        os.fdopen = lambda *args, **named: _CountedFile(real(*args, **named), self)
 
     def operation(self, half: Callable[[], object] | None = None) -> None:
-        """Count an operation. half: performs half of it before the process ends."""
+        """Count an operation. half: performs half of it before the process is killed."""
         if self.busy:
             return
         self.count += 1
@@ -68,8 +70,8 @@ class Killer:
         return call
 
 
-class _Watched:
-    """A file whose writes are counted: each is two operations, before it and in the middle of it."""
+class _CountedFile:
+    """A file whose writes are counted: a write counts as two operations, before it and in the middle of it."""
 
     def __init__(self, file: Any, killer: Killer):
         self.file, self.killer = file, killer
@@ -87,7 +89,7 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.file, name)
 
-    def __enter__(self) -> _Watched:
+    def __enter__(self) -> _CountedFile:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -95,52 +97,52 @@ class _Watched:
 
 
 class Kills(Kind):
-    """Every operation of every command, and for some a second kill at a random operation of the second attempt."""
+    """A kill at each operation of each command, and for some cases a second kill in the second attempt."""
 
     name = "kills"
 
     def __init__(self, scratch: Path, commands: Sequence[tuple[str, ...]] = COMMANDS):
-        self.whole: dict[tuple[str, ...], Any] = {}
-        self.points: list[tuple[tuple[str, ...], int, int]] = []  # command, operation, operations in all
+        self.expected: dict[tuple[str, ...], Any] = {}
+        self.points: list[tuple[tuple[str, ...], int, int]] = []  # command, operation, number of operations
         for number, arguments in enumerate(commands):
             folder = scratch / f"whole-{number}"
             folder.mkdir(parents=True)
-            total = counted_operations(folder, *arguments)
-            self.whole[arguments] = numbers_of(folder)
+            total = count_operations(folder, *arguments)
+            self.expected[arguments] = numbers_of(folder)
             self.points += [(arguments, at, total) for at in range(1, total + 1, EVERY.get(arguments, 1))]
         self.cases = len(self.points)
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
         arguments, at, total = self.points[number]
         outside = Outside(folder / "outside")
-        place = folder / "inside"
-        place.mkdir()
+        workdir = folder / "inside"
+        workdir.mkdir()
         kills = [at, *([rng.randint(1, total)] if rng.random() < 0.3 else [])]
         result = CaseResult("same numbers", f"{' '.join(arguments[:3])} killed before operation {kills} of {total}")
-        for attempt, kill in enumerate(kills):  # a second one may come after the end: less was left to do
-            ended = command(*arguments, folder=place, before=Killer(kill).install)
-            if ended.code not in (-signal.SIGKILL, 0) or (ended.code == 0 and attempt == 0):
-                result.faults.append(f"it ended with {ended.code} instead of the kill: {ended.err[-300:]}")
-        ended = command(*arguments, folder=place)
-        result.faults += ended.faults() + outside.faults()
-        if ended.code:
-            result.faults.append(f"given again, it does not finish: {ended.err[-300:]}")
-        elif (numbers := numbers_of(place)) != self.whole[arguments]:
-            result.faults.append(f"changed number: {difference(self.whole[arguments], numbers)}")
-        result.faults += [f"left behind: {path.name}" for path in place.rglob("*") if _leftover(path)]
+        for attempt, kill in enumerate(kills):  # a second kill may come after the end, since less work is left
+            completed = run_command(*arguments, folder=workdir, before=Killer(kill).install)
+            if completed.code not in (-signal.SIGKILL, 0) or (completed.code == 0 and attempt == 0):
+                result.faults.append(f"exit code {completed.code} instead of a kill: {completed.stderr[-300:]}")
+        completed = run_command(*arguments, folder=workdir)
+        result.faults += completed.faults() + outside.faults()
+        if completed.code:
+            result.faults.append(f"the repeated command fails: {completed.stderr[-300:]}")
+        elif (numbers := numbers_of(workdir)) != self.expected[arguments]:
+            result.faults.append(f"changed number: {difference(self.expected[arguments], numbers)}")
+        result.faults += [f"leftover file: {path.name}" for path in workdir.rglob("*") if _leftover(path)]
         return result
 
 
-def counted_operations(folder: Path, *arguments: str) -> int:
-    """Carries out a command, and returns the number of its file operations."""
+def count_operations(folder: Path, *arguments: str) -> int:
+    """Run a command and return the number of its file operations."""
     count = folder.with_name(f"{folder.name}.operations")
-    ended = command(*arguments, folder=folder, before=Killer(0, count).install)
-    assert ended.code == 0, ended.err
+    completed = run_command(*arguments, folder=folder, before=Killer(0, count).install)
+    assert completed.code == 0, completed.stderr
     return int(count.read_text())
 
 
 def difference(expected: Any, result: Any) -> str:
-    """The first place where two results differ."""
+    """Return the path of the first difference between two results."""
     if isinstance(expected, dict) and isinstance(result, dict):
         for key in {**expected, **result}:
             if expected.get(key) != result.get(key):

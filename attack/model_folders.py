@@ -1,4 +1,4 @@
-"""The small models that are attacked, and what must not change about them."""
+"""The small models that are attacked, and their reference results."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from small_runs import run_words
-from watch import Ended, command
+from small_runs import run_arguments
+from watch import CommandResult, run_command
 
 COLOURS = {"red": (200, 50, 50), "green": (50, 200, 50), "blue": (50, 50, 200), "grey": (128, 128, 128)}
-IMAGES = 3  # of each class
-BACKBONE = "attacked"  # a network that takes no time
+IMAGES = 3  # per class
+BACKBONE = "attacked"  # a very small network
 LEARN = ("learn", "model", "first", "--backbone", BACKBONE, "--method", "ncm", "--quiet")
 LEARN_MORE = ("learn", "model", "second", "--quiet")
 PREDICT = ("predict", "model", "queries", "--json", "--unknown", "0.5", "--quiet")
-_RUN = enumerate(run_words("lucir+cscct"))
+_RUN = enumerate(run_arguments("lucir+cscct"))
 RUN = tuple("model" if argument == "run" and index else argument for index, argument in _RUN)
 CHANGES: dict[str, tuple[str, ...]] = {
     "learn": LEARN_MORE,
@@ -31,7 +31,7 @@ CHANGES: dict[str, tuple[str, ...]] = {
 
 
 def register_tiny_backbone() -> None:
-    """Known to the forks of this process only."""
+    """Register a small backbone in this process and its forks."""
     import torch
     from torch import nn
 
@@ -56,7 +56,7 @@ def register_tiny_backbone() -> None:
 
 
 def draw_images(folder: Path) -> None:
-    """`first` with two classes, `second` and `third` with one more, and `queries`."""
+    """Write the folders `first` with two classes, `second` and `third` with one further class each, and `queries`."""
     parts = {"first": ("red", "green"), "second": ("blue",), "third": ("grey",)}
     for number, (part, names) in enumerate(parts.items()):
         for name in names:
@@ -74,34 +74,34 @@ def _draw(path: Path, colour: tuple[int, int, int], seed: int) -> None:
 
 
 def make_model(folder: Path, backbone: str = BACKBONE) -> None:
-    """A model with three versions, the second of which has a renamed class, and the images beside it."""
+    """Create the images, and a model with three versions, the second of which has a renamed class."""
     register_tiny_backbone()
     draw_images(folder)
-    checked(command(*(backbone if argument == BACKBONE else argument for argument in LEARN), folder=folder))
-    checked(command("rename", "model", "red", "scarlet", "--quiet", folder=folder))
-    checked(command("rename", "model", "scarlet", "red", "--quiet", folder=folder))
+    checked(run_command(*(backbone if argument == BACKBONE else argument for argument in LEARN), folder=folder))
+    checked(run_command("rename", "model", "red", "scarlet", "--quiet", folder=folder))
+    checked(run_command("rename", "model", "scarlet", "red", "--quiet", folder=folder))
 
 
 def make_continued_run(folder: Path) -> None:
-    """A run that learned one more class with its own method."""
+    """Create a run that learned a further class with its own method."""
     draw_images(folder)
-    checked(command(*RUN, folder=folder))
-    checked(command(*LEARN_MORE, folder=folder))
+    checked(run_command(*RUN, folder=folder))
+    checked(run_command(*LEARN_MORE, folder=folder))
 
 
-def checked(ended: Ended) -> Ended:
-    """A command that must succeed, because nothing was done to it yet."""
-    assert ended.code == 0, ended.err
-    return ended
+def checked(completed: CommandResult) -> CommandResult:
+    """Return the result of a command that must succeed."""
+    assert completed.code == 0, completed.stderr
+    return completed
 
 
 def predictions(folder: Path) -> str:
-    """What the model says of the queries."""
-    return checked(command(*PREDICT, folder=folder)).out
+    """Return the predictions for the queries."""
+    return checked(run_command(*PREDICT, folder=folder)).stdout
 
 
 def strict_json(text: str) -> Any:
-    """The value of a JSON text; a ValueError if other programs could not read it."""
+    """Return the value of a JSON text. Raises a `ValueError` for constants such as NaN, which are not valid JSON."""
 
     def refuse(constant: str) -> Any:
         raise ValueError(f"{constant} is not JSON")
@@ -110,7 +110,7 @@ def strict_json(text: str) -> Any:
 
 
 def unused_files(model: Path) -> list[str]:
-    """Files that no version uses, and what was left by processes that were killed."""
+    """Return files that no version uses, and temporary files of killed processes."""
     from cscct.classifier.records import RecordReader
 
     reader = RecordReader(model)

@@ -13,7 +13,7 @@ BEGIN, END = "<!-- counts -->\n", "<!-- end of counts -->\n"
 
 
 def table(results: dict[str, Any]) -> str:
-    """A row for each kind and seed."""
+    """Return a Markdown table with a row for each kind and seed."""
     rows = ["| attack | seed | cases | outcomes | failures |", "|---|---|---|---|---|"]
     for kind in dict.fromkeys(kind for result in results.values() for kind in result["kinds"]):
         for seed, result in results.items():

@@ -1,4 +1,4 @@
-"""The small runs that are attacked, and the numbers that must not change."""
+"""The small runs that are attacked, and their reproducible results."""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ TINY = (
 )
 
 
-def sets(*texts: str) -> list[str]:
-    """`a=1` as the words `--set a=1`."""
+def set_options(*texts: str) -> list[str]:
+    """Return settings such as `a=1` as arguments `--set a=1`."""
     return [argument for text in texts for argument in ("--set", text)]
 
 
-def run_words(method: str, *more: str) -> tuple[str, ...]:
-    """A command that makes a small run in the folder `run`."""
-    return ("run", method, "digits", *sets(*TINY, *more), "--out", "run", "--quiet")
+def run_arguments(method: str, *more: str) -> tuple[str, ...]:
+    """Return the arguments of a small run in the folder `run`."""
+    return ("run", method, "digits", *set_options(*TINY, *more), "--out", "run", "--quiet")
 
 
-LUCIR = (*run_words("lucir+cscct"), "--first-task-cache", "first-tasks")
-PODNET = run_words("podnet+cscct", "finetune.epochs=1")
-EXTENDED = run_words("si")  # with state of an extension in its checkpoints
-COMPARE = ("compare", "lucir", "lucir+cscct", "--seeds", "1", *sets(*TINY), "--out", "comparison", "--quiet")
+LUCIR = (*run_arguments("lucir+cscct"), "--first-task-cache", "first-tasks")
+PODNET = run_arguments("podnet+cscct", "finetune.epochs=1")
+EXTENDED = run_arguments("si")  # with state of an extension in its checkpoints
+COMPARE = ("compare", "lucir", "lucir+cscct", "--seeds", "1", *set_options(*TINY), "--out", "comparison", "--quiet")
 
 
-def plain(value: Any) -> Any:
-    """What must be the same twice: all but times, rates and the machine."""
+def reproducible_values(value: Any) -> Any:
+    """Return a result without times, rates and the environment."""
     left_out = ("seconds", "environment", "images_per_second")
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items() if key not in left_out}
-    return [plain(item) for item in value] if isinstance(value, list) else value
+        return {key: reproducible_values(item) for key, item in value.items() if key not in left_out}
+    return [reproducible_values(item) for item in value] if isinstance(value, list) else value
 
 
 def numbers_of(folder: Path) -> dict[str, Any]:
-    """Results (the weights' hash is in them), epochs and tables of all runs in a folder, by file."""
+    """Return results (with hashes of weights), epochs and tables of all runs in a folder, by file."""
     numbers: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if path.name in ("result.json", "compare.json"):
-            numbers[name] = plain(json.loads(path.read_text()))
+            numbers[name] = reproducible_values(json.loads(path.read_text()))
         elif path.name == "metrics.jsonl":
-            numbers[name] = [plain(json.loads(line)) for line in path.read_text().splitlines()]
+            numbers[name] = [reproducible_values(json.loads(line)) for line in path.read_text().splitlines()]
         elif path.name in ("compare.csv", "config.yaml"):
             numbers[name] = path.read_text()
         elif path.suffix == ".safetensors" and path.parent.name != "checkpoints":
@@ -63,6 +63,6 @@ def numbers_of(folder: Path) -> dict[str, Any]:
 
 
 def _tensors(path: Path) -> dict[str, str]:
-    """Not the bytes: the order of the metadata is another each time."""
+    """Return tensors and metadata of a file by name, since their order in the file varies."""
     with safe_open(path, "np") as file:
         return {**(file.metadata() or {}), **{name: file.get_tensor(name).tobytes().hex() for name in file.keys()}}  # noqa: SIM118

@@ -1,4 +1,4 @@
-"""The command line as a file, which commands in several processes start again."""
+"""Entry point of the command line as a file, for commands that start several processes."""
 
 from cscct.cli import main
 

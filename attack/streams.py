@@ -1,4 +1,4 @@
-"""Output that cannot be written, signals, and an unreachable cluster."""
+"""Output streams that are closed, broken or full, and signals during a run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 from kills import difference
 from small_runs import COMPARE, LUCIR, numbers_of
-from watch import CaseResult, Kind, Outside, command, set_stream
+from watch import CaseResult, Kind, Outside, run_command, set_stream
 
-PART = 3  # cases of each way
+PART = 3  # cases per disturbance
 STREAMS = ("stdin", "stdout", "stderr")
 LOUD = tuple(argument for argument in LUCIR if argument != "--quiet")
 
@@ -29,7 +29,7 @@ def _closed(*streams: int) -> Callable[[], None]:
 
 
 def _broken(stream: int) -> Callable[[], None]:
-    """A pipe whose reader is gone."""
+    """Replace a stream by a pipe without a reader."""
 
     def before() -> None:
         reading, writing = os.pipe()
@@ -40,7 +40,7 @@ def _broken(stream: int) -> Callable[[], None]:
 
 
 def _full(stream: int) -> Callable[[], None]:
-    """A file on a full disk."""
+    """Replace a stream by a file on a full disk."""
 
     def before() -> None:
         _redirect(os.open("/dev/full", os.O_WRONLY), stream)
@@ -49,13 +49,13 @@ def _full(stream: int) -> Callable[[], None]:
 
 
 def _redirect(descriptor: int, stream: int) -> None:
-    """As a program finds its streams that was started so."""
+    """Redirect a standard stream to a file descriptor."""
     os.dup2(descriptor, stream)
     set_stream(STREAMS[stream], os.fdopen(stream, "w", closefd=False))
 
 
 def _signals(*numbers: int, after: float) -> Callable[[], None]:
-    """Sent to the process by itself, some time after it began."""
+    """Send signals to this process, each after a delay."""
 
     def send() -> None:
         for number in numbers:
@@ -80,32 +80,36 @@ BEFORE: dict[str, Callable[[random.Random], Callable[[], None]]] = {
 
 
 class Streams(Kind):
-    """Whatever becomes of the first attempt, the second ends with the numbers of a run that nothing disturbed."""
+    """A disturbed command, repeated without disturbance: the results are those of an undisturbed command."""
 
     name, cases = "streams", PART * 2 * len(BEFORE)
 
     def __init__(self, scratch: Path):
-        self.whole = {}
+        self.expected = {}
         for number, arguments in enumerate((LOUD, COMPARE)):
             folder = scratch / str(number)
             folder.mkdir(parents=True)
-            ended = command(*arguments, folder=folder)
-            assert ended.code == 0, ended.err
-            self.whole[arguments] = numbers_of(folder)
+            completed = run_command(*arguments, folder=folder)
+            assert completed.code == 0, completed.stderr
+            self.expected[arguments] = numbers_of(folder)
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
         way = list(BEFORE)[number % len(BEFORE)]
         arguments = LOUD if number // len(BEFORE) % 2 == 0 else COMPARE
-        outside, place = Outside(folder / "outside"), folder / "inside"
-        place.mkdir()
-        first = command(*arguments, folder=place, before=BEFORE[way](rng))
-        result = CaseResult("same numbers", f"{arguments[0]}: {way}: ended with {first.code}")
-        expected = ("exit code 130", "no sentence", "crash (SIGTERM)")  # the last: before it could be asked to stop
+        outside, workdir = Outside(folder / "outside"), folder / "inside"
+        workdir.mkdir()
+        first = run_command(*arguments, folder=workdir, before=BEFORE[way](rng))
+        result = CaseResult("same numbers", f"{arguments[0]}: {way}: exit code {first.code}")
+        expected = (
+            "exit code 130",
+            "no message",
+            "crash (SIGTERM)",
+        )  # the last: no handler was installed yet
         result.faults = [fault for fault in first.faults() if not fault.startswith(expected)]
-        second = command(*arguments, folder=place)
+        second = run_command(*arguments, folder=workdir)
         result.faults += second.faults() + outside.faults()
-        if second.code == 0 and (numbers := numbers_of(place)) != self.whole[arguments]:
-            result.faults.append(f"changed number: {difference(self.whole[arguments], numbers)}")
+        if second.code == 0 and (numbers := numbers_of(workdir)) != self.expected[arguments]:
+            result.faults.append(f"changed number: {difference(self.expected[arguments], numbers)}")
         elif second.code:
-            result.faults.append(f"given again, it does not finish: {second.err[-300:]}")
+            result.faults.append(f"the repeated command fails: {second.stderr[-300:]}")
         return result

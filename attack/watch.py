@@ -1,5 +1,5 @@
-"""One command under guard: run in a fork of this process, with a time limit, what it wrote kept, and files that it must
-not touch compared before and after."""
+"""Execution of a command in a fork of this process, with a time limit, captured output, and a check that files outside
+of its folder do not change."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-LIMIT = 60.0  # seconds, after which a command hangs; the longest takes a few
-MEMORY = 8 << 30  # bytes of address space, so that what asks for much more does not disturb the machine
+LIMIT = 60.0  # seconds, after which a command counts as hanging; the longest takes a few
+MEMORY = 8 << 30  # bytes of address space, to protect the machine
 COMMAND = str(Path(__file__).with_name("start.py"))  # a file, because `--devices 2` starts it again
-SENTENCE = ("error: ", "Stopped")
+MESSAGE_PREFIXES = ("error: ", "Stopped")
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How a command ended. code: None if it did not end in time, negative if a signal ended it."""
+class CommandResult:
+    """Result of a command. code: exit code; None after a timeout, negative after a signal."""
 
     what: str
     code: int | None
@@ -37,11 +37,11 @@ class Ended:
 
     @property
     def has_message(self) -> bool:
-        """It refused, with a sentence."""
+        """Whether the command failed with an error message."""
         return self.code in (1, 2)
 
     def faults(self) -> list[str]:
-        """What must never happen, whatever the input."""
+        """Return faults that are not permitted for any input."""
         result = []
         if self.code is None:
             result.append("hang")
@@ -49,11 +49,11 @@ class Ended:
             result.append(f"crash ({signal.Signals(-self.code).name})")
         elif self.code not in (0, 1, 2):
             result.append(f"exit code {self.code}")
-        elif self.code and not any(line.startswith(SENTENCE) for line in self.err.splitlines()):
-            result.append("no sentence")
-        if "Traceback (most recent call last)" in self.out + self.err:
+        elif self.code and not any(line.startswith(MESSAGE_PREFIXES) for line in self.stderr.splitlines()):
+            result.append("no message")
+        if "Traceback (most recent call last)" in self.stdout + self.stderr:
             result.append("traceback")
-        return [f"{fault}: {self.what[:80]}: {self.err.strip()[-400:]}" for fault in result]
+        return [f"{fault}: {self.description[:80]}: {self.stderr.strip()[-400:]}" for fault in result]
 
 
 @dataclass
@@ -66,27 +66,27 @@ class CaseResult:
 
 
 class Kind:
-    """One way to attack."""
+    """A kind of attack."""
 
     name: str
-    cases: int  # that a whole attack has
+    cases: int  # number of cases of a complete attack
 
     def __init__(self, scratch: Path):
-        """scratch: folder for files that all cases share; it does not exist yet."""
+        """Prepare the attack. scratch: folder for files that all cases share; it does not exist yet."""
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
         """Run a case in an empty folder."""
         raise NotImplementedError
 
 
-def result_of(steps: Sequence[Ended], outside: Outside, outcome: str, detail: str) -> CaseResult:
-    """Result of several commands. outcome: category if the first command succeeded."""
-    faults = [fault for ended in steps for fault in ended.faults()] + outside.faults()
-    return CaseResult("refused in a sentence" if steps[0].code else outcome, detail, faults)
+def result_of(steps: Sequence[CommandResult], outside: Outside, outcome: str, detail: str) -> CaseResult:
+    """Return the result of several commands. outcome: category if the first command succeeded."""
+    faults = [fault for completed in steps for fault in completed.faults()] + outside.faults()
+    return CaseResult("rejected with a message" if steps[0].code else outcome, detail, faults)
 
 
 def preload() -> None:
-    """Import everything that commands need, so that a fork begins at once, and parse the digits only once."""
+    """Import everything that commands need, so that forks start fast, and parse the digits once."""
     os.environ["OMP_NUM_THREADS"] = "1"
     import matplotlib.pyplot
     import PIL.Image
@@ -119,9 +119,11 @@ def preload() -> None:
     assert all((rich.progress, safetensors.torch, cscct.api, cscct.cli, cscct.reporting, cscct.studies.execution))
 
 
-def command(*arguments: str, folder: Path, limit: float = LIMIT, before: Callable[[], None] | None = None) -> Ended:
-    """`cscct WORDS` in a folder. before: called in the child first, to make it fail in some way."""
-    return started(*arguments, folder=folder, before=before).ended(limit)
+def run_command(
+    *arguments: str, folder: Path, limit: float = LIMIT, before: Callable[[], None] | None = None
+) -> CommandResult:
+    """Run `cscct` with these arguments in a folder. before: called first in the child process."""
+    return start_command(*arguments, folder=folder, before=before).wait(limit)
 
 
 def _main(arguments: Sequence[str], before: Callable[[], None] | None) -> Callable[[], None]:
@@ -136,45 +138,45 @@ def _main(arguments: Sequence[str], before: Callable[[], None] | None) -> Callab
     return main
 
 
-def guarded(function: Callable[[], None], what: str, folder: Path, limit: float = LIMIT) -> Ended:
-    """A function in a child of this process, as a command would run it; its exceptions are tracebacks."""
-    return Started(function, what, folder).ended(limit)
+def run_function(function: Callable[[], None], what: str, folder: Path, limit: float = LIMIT) -> CommandResult:
+    """Run a function in a child process. Its exceptions become tracebacks in the output."""
+    return ChildProcess(function, what, folder).wait(limit)
 
 
-class Started:
-    """A function that runs in a child of this process, in a process group of its own."""
+class ChildProcess:
+    """A function that runs in a child process with its own process group."""
 
     def __init__(self, function: Callable[[], None], what: str, folder: Path):
-        self.what = what
-        self.out, self.err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
-        self.process = os.fork()
-        if self.process == 0:
-            _child(function, folder, self.out.fileno(), self.err.fileno())
+        self.description = what
+        self.stdout, self.stderr = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
+        self.pid = os.fork()
+        if self.pid == 0:
+            _child(function, folder, self.stdout.fileno(), self.stderr.fileno())
 
     def send(self, number: int) -> None:
-        """A signal to it and the processes that it started."""
+        """Send a signal to the process group."""
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process, number)
+            os.killpg(self.pid, number)
 
-    def written(self) -> str:
-        """What it has written to standard output so far."""
-        return os.pread(self.out.fileno(), 1 << 20, 0).decode(errors="replace")
+    def output(self) -> str:
+        """Return the content of standard output so far."""
+        return os.pread(self.stdout.fileno(), 1 << 20, 0).decode(errors="replace")
 
-    def ended(self, limit: float = LIMIT) -> Ended:
-        """Waits for the end; what it started and left behind is ended too."""
-        code = _wait(self.process, limit)
+    def wait(self, limit: float = LIMIT) -> CommandResult:
+        """Wait for the end of the process, and kill the rest of its process group."""
+        code = _wait(self.pid, limit)
         self.send(signal.SIGKILL)
         texts = []
-        for file in (self.out, self.err):
+        for file in (self.stdout, self.stderr):
             with file:
                 file.seek(0)
                 texts.append(file.read().decode(errors="replace"))
-        return Ended(self.what, code, *texts)
+        return CommandResult(self.description, code, *texts)
 
 
-def started(*arguments: str, folder: Path, before: Callable[[], None] | None = None) -> Started:
-    """`cscct WORDS` in a folder, not waited for."""
-    return Started(_main(arguments, before), " ".join(["cscct", *arguments]), folder)
+def start_command(*arguments: str, folder: Path, before: Callable[[], None] | None = None) -> ChildProcess:
+    """Start `cscct` with these arguments in a folder, without waiting for it."""
+    return ChildProcess(_main(arguments, before), " ".join(["cscct", *arguments]), folder)
 
 
 def _child(function: Callable[[], None], folder: Path, out: int, err: int) -> None:
@@ -205,14 +207,14 @@ def _child(function: Callable[[], None], folder: Path, out: int, err: int) -> No
 
 
 def _renew_threads() -> None:
-    """Replace the thread pool of torch, which a fork leaves unusable, before several threads try to at the same time."""
+    """Replace the thread pool of torch, which is unusable after a fork, before several threads use it."""
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(1)
 
 
 def set_stream(name: str, stream: IO[str] | None) -> None:
-    """As if the process had been started with this stream; None: with it closed."""
+    """Replace a standard stream of Python; None stands for a closed one."""
     setattr(sys, name, stream)
     setattr(sys, f"__{name}__", stream)
 
@@ -231,12 +233,12 @@ def _wait(child: int, limit: float) -> int | None:
     return None
 
 
-# Names that the software writes or removes, so that a link to the folder would show.
+# Names of files that the package writes or removes: writing through a link would change them.
 PRECIOUS = ("notes.txt", "result.json", "checkpoint-000001.json", "000.safetensors", "index.html", "figures/a.png")
 
 
 class Outside:
-    """Files beside the folder of a case that nothing may change."""
+    """Files next to the folder of a case, which must not change."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -246,14 +248,14 @@ class Outside:
         self.before = fingerprint(folder)
 
     def faults(self) -> list[str]:
-        """A sentence for each file that was changed, removed or added since."""
+        """Return a message for each file that was changed, removed or added."""
         after = fingerprint(self.folder)
         names = sorted(name for name in {*self.before, *after} if self.before.get(name) != after.get(name))
         return [f"changed file outside: {name}" for name in names]
 
 
 def fingerprint(folder: Path) -> dict[str, str]:
-    """Kind, permissions and content of everything in a folder, links not followed."""
+    """Return type, permissions and content of everything in a folder, without following links."""
     result = {}
     for path in sorted(folder.rglob("*")):
         status = path.lstat()

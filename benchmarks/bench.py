@@ -1,7 +1,7 @@
-"""How fast, how small? `python benchmarks/bench.py [--tiny] [--only PART,...] [--json FILE] [--threads N]`
+"""Speed and size: `python benchmarks/bench.py [--tiny] [--only PART,...] [--json FILE] [--threads N]`
 
-Speeds are ratios of things measured in turns on random images, so that a machine that drifts does so for both sides.
-Use a quiet machine all the same. It measures and does not judge: the exit code is 0 in any case.
+Speeds are ratios of two quantities measured in turns on random images, so that changes of the machine's speed affect
+both. Use a quiet machine nevertheless. The exit code is 0 even if goals are not met.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PARTS = {
     "precision": precision,
     "busy": busy,
 }
-# Seconds of other programs for the same second task, measured once on two cores of an AMD EPYC with torch 2.13.
+# Seconds of other implementations for the same second task, measured once on two cores of an AMD EPYC with torch 2.13.
 ELSEWHERE = {
     "PyCIL, iCaRL: 2 epochs, herding, test": 117.0,
     "PyCIL, PODNet: 2 epochs, 1 balanced, herding, test": 175.0,
@@ -85,8 +85,8 @@ GOALS = {
 }
 
 
-def of_others(tasks: dict[str, Any], epochs: int) -> dict[str, tuple[str, float]]:
-    """What to set beside each of theirs: of ours, and its seconds."""
+def published_comparisons(tasks: dict[str, Any], epochs: int) -> dict[str, tuple[str, float]]:
+    """Return the comparisons with published times: name, our measurement, published seconds."""
     training = ("data", "student", "teacher", "losses", "optimiser", "other")
     package = {method: entry["package"] for method, entry in tasks.items()}
     epoch = {method: sum(parts[part] for part in training) / epochs for method, parts in package.items()}
@@ -101,11 +101,13 @@ def of_others(tasks: dict[str, Any], epochs: int) -> dict[str, tuple[str, float]
     return results
 
 
-def against_others(tasks: dict[str, Any], machine: dict[str, Any]) -> dict[str, float]:
-    """Ratios to published times, on the same kind of machine only."""
+def published_ratios(tasks: dict[str, Any], machine: dict[str, Any]) -> dict[str, float]:
+    """Return ratios to published times, on the same processor only."""
     if machine["tiny"] or machine["threads"] != 2 or "EPYC" not in machine["processor"]:
         return {}
-    return {name: ELSEWHERE[theirs] / s for name, (theirs, s) in of_others(tasks, machine["epochs"]).items()}
+    return {
+        name: ELSEWHERE[theirs] / s for name, (theirs, s) in published_comparisons(tasks, machine["epochs"]).items()
+    }
 
 
 def environment(size: Size) -> dict[str, Any]:
@@ -117,12 +119,12 @@ def environment(size: Size) -> dict[str, Any]:
 
 
 def ratios(parts: dict[str, Any], machine: dict[str, dict[str, Any]]) -> dict[str, float]:
-    """Ratios of all parts. machine: where each part was measured."""
+    """Return the ratios of all parts. machine: machine on which each part was measured."""
     figures: dict[str, float] = {}
     for name, results in parts.items():
         figures |= PARTS[name].ratios(results)  # type: ignore[attr-defined]
     if "second-task" in parts:
-        figures |= against_others(parts["second-task"], machine["second-task"])
+        figures |= published_ratios(parts["second-task"], machine["second-task"])
     return figures
 
 
@@ -148,20 +150,20 @@ def table(figures: dict[str, float]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Speed as ratios, and memory, on random images.")
-    parser.add_argument("--tiny", action="store_true", help="only see that it works: small network, few images")
+    parser.add_argument("--tiny", action="store_true", help="smoke test with a small network and few images")
     parser.add_argument("--only", metavar="PART,...", default=",".join(PARTS), help=", ".join(PARTS))
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there; other parts in it are kept")
-    parser.add_argument("--threads", type=int, metavar="N", help="of torch; all cores if not given")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="results file; its other parts are kept")
+    parser.add_argument("--threads", type=int, metavar="N", help="threads of torch; default: all cores")
     args = parser.parse_args()
     chosen = args.only.split(",")
     if unknown := [name for name in chosen if name not in PARTS]:
-        parser.error(f"there is no part {unknown[0]}; there are {', '.join(PARTS)}")
+        parser.error(f"there is no part {unknown[0]}; the parts are {', '.join(PARTS)}")
     torch.set_num_threads(args.threads or torch.get_num_threads())
     size = Size(torch.get_num_threads())
     if args.tiny:
         size = Size(size.threads, exemplars=1, depth=8, batch=16, epochs=1, rounds=1, tiny=True)
-        growth.HOW_TO_START = "forkserver"  # which imports everything once
-        print("tiny: the figures mean nothing")
+        growth.HOW_TO_START = "forkserver"  # imports everything once
+        print("--tiny: the results are not meaningful")
     machine = environment(size)
     print(*(f"{name}: {value}" for name, value in machine.items()), sep="\n", flush=True)
     before = json.loads(args.json.read_text()) if args.json and args.json.exists() else {}

@@ -1,8 +1,7 @@
-"""Speed beside another program: training, `learn` and `predict` while a process occupies one core.
+"""Speed while another process occupies a core: training, `learn` and `predict`.
 
-Each row of measurements comes from a process of its own, because OpenMP reads its settings when it is loaded. All of
-them take turns on the same images. The fair share is what as many threads as there are other cores reach on a quiet
-machine.
+Each row of measurements comes from a separate process, because OpenMP reads its settings when it is loaded. The
+processes take turns on the same images. The fair share is the speed of one thread fewer on a quiet machine.
 """
 
 from __future__ import annotations
@@ -30,11 +29,12 @@ from parts import Listener, Size, random_dataset
 
 WORKS = ("training", "learn", "predict")
 BEFORE, NOW, SHARE = "default of OpenMP", "default of cscct", "fair share"
-OPENMP = {"GOMP_SPINCOUNT": "300000", "KMP_BLOCKTIME": "200"}  # its defaults, as if cscct set nothing
+OPENMP = {"GOMP_SPINCOUNT": "300000", "KMP_BLOCKTIME": "200"}  # the defaults of OpenMP, without the settings of cscct
 
 
 def training(size: Size) -> Callable[[], float]:
-    """Steps of ResNet-32 in the first task of CIFAR-100, with data, loss and optimiser."""
+    """Return a function that runs training steps of ResNet-32 in the first task of CIFAR-100, with data, loss and
+    optimiser."""
     from cscct.config import resolve
     from cscct.learn.build import build_learner, build_stream
     from cscct.learn.protocol import complete
@@ -60,7 +60,7 @@ def training(size: Size) -> Callable[[], float]:
 
 
 def photos(folder: Path) -> dict[str, Callable[[], float]]:
-    """A classifier that learns photographs, its fit included, and one that predicts them."""
+    """Return functions that learn photographs, including the fit, and that predict."""
     paths = sorted(folder.glob("*.jpg"))
     labels = [f"class {number % 2}" for number in range(len(paths))]
     model = cscct.IncrementalClassifier().learn(paths, labels)
@@ -77,7 +77,7 @@ def photos(folder: Path) -> dict[str, Callable[[], float]]:
 
 
 def serve(size: Size, folder: Path, lines: IO[str]) -> None:
-    """Do the work that each line names and print its images per second."""
+    """Execute the workload named on each line of standard input and print its images per second."""
     torch.set_num_threads(size.threads)
     works = {"training": training(size), **photos(folder)}
     for work in works.values():
@@ -89,7 +89,7 @@ def serve(size: Size, folder: Path, lines: IO[str]) -> None:
 
 @contextmanager
 def worker(size: Size, folder: Path, waiting: dict[str, str]) -> Iterator[Callable[[str], float]]:
-    """A process that measures: call it with the name of a work for its images per second."""
+    """Start a process that measures. Returns a function from the name of a workload to images per second."""
     unset = ("OMP_WAIT_POLICY", "OMP_NUM_THREADS", *WAITING)
     environment = {key: value for key, value in os.environ.items() if key not in unset} | waiting
     command = [sys.executable, __file__, json.dumps(asdict(size)), str(folder)]
@@ -112,7 +112,7 @@ def worker(size: Size, folder: Path, waiting: dict[str, str]) -> Iterator[Callab
 
 @contextmanager
 def load(busy: bool) -> Iterator[None]:
-    """A process that occupies one core."""
+    """Start a process that occupies a core."""
     process = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if busy else None
     try:
         yield
@@ -123,7 +123,7 @@ def load(busy: bool) -> Iterator[None]:
 
 
 def measure(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
-    """Images per second in each round by work, and there by kind of waiting and load."""
+    """Return images per second of each round, by workload, waiting mode and load."""
     from large_images import photographs
 
     rates: dict[str, dict[str, list[float]]] = {work: {} for work in WORKS}
@@ -160,7 +160,7 @@ def ratios(results: dict[str, Any]) -> dict[str, float]:
 
 
 def _paired(rates: dict[str, list[float]], above: str, below: str) -> float:
-    """The median ratio of two rates of the same round."""
+    """Return the median ratio of two rates of the same round."""
     return median(one / other for one, other in zip(rates[above], rates[below], strict=True))
 
 

@@ -1,6 +1,6 @@
-"""The classifier that keeps learning: features against the bare network, learning, one prediction, size on disk.
+"""The classifier for photographs: feature extraction relative to the bare network, learning, prediction, size on disk.
 
-Photographs are made up (see large_images); classes differ in their colours.
+Photographs are synthetic (see large_images); classes differ in their colours.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def seconds_of(work: Callable[[], Any]) -> float:
 
 
 def bare_network(model: IncrementalClassifier, count: int) -> Callable[[], None]:
-    """The network of the classifier on decoded images."""
+    """Return images per second of the network alone on decoded images."""
     reader = model.reader_
     side = reader.format.transform.size or 224
     images = torch.rand(BATCH, 3, side, side).contiguous(memory_format=torch.channels_last)

@@ -1,4 +1,4 @@
-"""What CSC and CT, checkpoints and memory cost, and how a textbook loop compares."""
+"""Costs of CSC and CT, checkpoints and memory, and a comparison with a textbook training loop."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from textbook import textbook_rounds, trained
 
 
 def against_textbook(size: Size) -> tuple[dict[str, list[float]], Learner, Network]:
-    """Images per second of the package's loop and of the textbook's, in turns: an epoch of each is a round."""
+    """Return images per second of the loops of the package and of the textbook, measured in turns, one epoch each."""
     few = replace(size, exemplars=max(1, size.exemplars * 2 // 5), epochs=size.rounds + 1)
     dataset = second_task_dataset(few)
     learner, settings = after_first_task("lucir+cscct", few, dataset)
     task, network, teacher = learner.stream.tasks[1], learner.network, learner.network.frozen_copy()
-    # It copies the network when it is first asked, after an epoch of the loop: with rows for the new classes.
+    # Its first step copies the network, after an epoch of the loop, when the head has weights of the new classes.
     textbook = textbook_rounds((network, teacher), dataset, settings.data.transform, settings.train, task)
     rates: dict[str, list[float]] = {"loop": [], "textbook": [], "textbook without its tests": []}
 
@@ -54,7 +54,7 @@ def against_textbook(size: Size) -> tuple[dict[str, list[float]], Learner, Netwo
 
 
 def share_of_terms(learner: Learner, teacher: Network, batch: Batch, rounds: int) -> float:
-    """Forward and backward of CSC and CT on the batch's features, as a share of a whole step of LUCIR."""
+    """Return the time of CSC and CT, forward and backward, as a fraction of a complete step of LUCIR."""
     task, network, terms = learner.stream.tasks[1], learner.network, learner.config.terms
     teacher = learner.prepare(teacher)
     lucir = WeightedSum([term for term in terms if term.name not in ("csc", "ct")], task)
@@ -63,7 +63,7 @@ def share_of_terms(learner: Learner, teacher: Network, batch: Batch, rounds: int
     with torch.no_grad():
         step = Step(batch, network(batch.images), teacher(batch.images), task)
     step.student.features.requires_grad_()
-    shard_sizes = []
+    shares = []
     for _ in range(rounds + 1):
         listener, seconds = Listener(), []
         run_stage(work, replace(learner.config.train, epochs=1), listener)
@@ -72,13 +72,13 @@ def share_of_terms(learner: Learner, teacher: Network, batch: Batch, rounds: int
             step.student.features.grad = None
             added(step)[0].backward()
             seconds.append(time.perf_counter() - started)
-        shard_sizes.append(median(seconds) * listener.rates[0] / len(batch.labels))
-    return median(shard_sizes[1:])
+        shares.append(median(seconds) * listener.rates[0] / len(batch.labels))
+    return median(shares[1:])
 
 
 def peak_of_a_run(size: Size) -> dict[str, float]:
-    """Gigabytes a process held at most, after the second task with CIFAR-100's number of images in memory. Of each
-    class only some are used, which saves time and hardly any memory."""
+    """Return the peak memory in gigabytes after the second task with all images of CIFAR-100 in memory. Training on a
+    part of them saves time and hardly changes the memory."""
     stored = 5 if size.tiny else 500
     dataset = random_dataset([stored] * 100, [stored // 5] * 100)
     few = {"train_per_class": 60, "test_per_class": 20}
@@ -89,12 +89,12 @@ def peak_of_a_run(size: Size) -> dict[str, float]:
 
 
 def share_of_checkpoints(learner: Learner, teacher: Network, rounds: int) -> float:
-    """One checkpoint in the midst of the second task, to the disk and flushed, over the time between two of them."""
+    """Return the time of a checkpoint in the second task, flushed to disk, divided by the checkpoint interval."""
     learner.teacher = teacher
     momentum = {
         f"momentum.{i}": torch.zeros_like(parameter) for i, parameter in enumerate(learner.network.parameters())
     }
-    with TemporaryDirectory(dir=".") as folder:  # where runs are written, not a memory disk
+    with TemporaryDirectory(dir=".") as folder:  # a disk, not a file system in memory
         checkpoints, seconds = Checkpoints(Path(folder) / "checkpoints"), []
         for _ in range(rounds + 1):
             started = time.perf_counter()
@@ -105,7 +105,7 @@ def share_of_checkpoints(learner: Learner, teacher: Network, rounds: int) -> flo
 
 
 def share_in_a_run_of_digits(epochs: int | None) -> float:
-    """Time in checkpoints of a short run, relative to its total time."""
+    """Return the time of checkpoints in a short run as a fraction of its total time."""
     overrides = [{"train": {"epochs": epochs}}] if epochs else []
     settings = resolve("lucir+cscct", "digits", overrides=overrides)
     dataset = load_dataset(settings, None, print)
@@ -127,9 +127,10 @@ def share_in_a_run_of_digits(epochs: int | None) -> float:
 
 
 def forms_of_the_teacher(size: Size) -> dict[str, float]:
-    """Milliseconds of a forward pass, in turns, and the seconds until the compiled one is ready."""
+    """Return milliseconds of a forward pass for each form of the teacher, measured in turns, and the seconds of
+    compilation."""
     torch.set_num_threads(size.threads)
-    keep_freed_memory()  # as every run does it
+    keep_freed_memory()  # as in every run
     network = build_network("lucir-resnet", size.depth, 3, "cosine", 1, torch.Generator().manual_seed(0))
     network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     network.head.grow(torch.randn(OLD, network.head.features))
@@ -139,8 +140,8 @@ def forms_of_the_teacher(size: Size) -> dict[str, float]:
         if shutil.which("g++") and not size.tiny:
             forms["compiled"] = for_inference(network, compiled=True)
             started = time.perf_counter()
-            for rest in (size.batch, size.batch // 3):  # an epoch's last batch has another size
-                forms["compiled"](images[:rest])
+            for count in (size.batch, size.batch // 3):  # the last batch of an epoch is smaller
+                forms["compiled"](images[:count])
             results["to compile, s"] = time.perf_counter() - started
         spent: dict[str, list[float]] = {name: [] for name in forms}
         for _ in range(4 * size.rounds + 1):
@@ -152,7 +153,7 @@ def forms_of_the_teacher(size: Size) -> dict[str, float]:
 
 
 def measure(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
-    # Memory first, while this process is small: a child's peak starts at what its parent held when starting it.
+    # Memory first, while this process is small: the peak of a child process includes the memory of its parent.
     results: dict[str, Any] = {"peak memory, GB": alone(peak_of_a_run, size)["GB"]}
     rates, learner, teacher = against_textbook(size)
     results["images/s"] = rates

@@ -1,9 +1,9 @@
-"""Is the first task learned as well as by a plain training loop that shares nothing with the package but the network?
+"""Accuracy of the first task compared with a plain training loop that shares only the network with the package.
 
     python benchmarks/first_task.py --data-dir DIR RUN_DIR...
 
-Reads each run's config, trains its network on the classes of the first task with an independent loop (its own reading
-of CIFAR-100, numpy augmentation one image at a time, torch's own schedule), and prints both test accuracies.
+Reads the config of each run, trains its network on the classes of the first task with an independent loop (separate
+reader of CIFAR-100, numpy augmentation of single images, schedule of torch), and prints both test accuracies.
 """
 
 from __future__ import annotations

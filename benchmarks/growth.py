@@ -1,6 +1,6 @@
-"""How time and memory grow with the batch, the classes, the exemplars and the size of images.
+"""Growth of time and memory with batch size, number of classes, exemplars and image size.
 
-Memory is the most that a process of its own held, above what it held before.
+Memory is the peak of a separate process, minus its memory before the measurement.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from cscct.nets import build_network, for_inference
 from cscct.structs import Output, Step, Task
 from parts import Size, random_batch
 
-HOW_TO_START = "spawn"  # the processes whose memory is measured
-DIMENSIONS = 512  # of the features that batches of losses are tried with: those of ResNet-18
+HOW_TO_START = "spawn"  # start method of the processes whose memory is measured
+DIMENSIONS = 512  # of the features, as in ResNet-18
 
 
 def peak() -> float:
-    """Megabytes that this process has held at most."""
-    return _megabytes("VmHWM")  # getrusage would also count what it was before it became this program
+    """Return the peak memory of this process in megabytes."""
+    return _megabytes("VmHWM")  # getrusage would include the memory before exec
 
 
 def held() -> float:
-    """Megabytes that it holds now."""
+    """Return the current memory of this process in megabytes."""
     return _megabytes("VmRSS")
 
 
 def _megabytes(name: str) -> float:
     status = Path("/proc/self/status")
-    if not status.exists():  # not Linux: the peak has to serve for both
+    if not status.exists():  # not Linux: the peak is used instead
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
     line = next(line for line in status.read_text().splitlines() if line.startswith(name))
     return int(line.split()[1]) / 1024
 
 
 def milliseconds(function: Callable[[], object], least: int = 3, seconds: float = 0.5) -> float:
-    """The median of some calls, after one that does not count."""
+    """Return the median time of several calls, after a warm-up call."""
     function()
     spent: list[float] = []
     while len(spent) < least or sum(spent) < seconds:
@@ -65,7 +65,7 @@ def milliseconds(function: Callable[[], object], least: int = 3, seconds: float 
 
 
 def losses_of_a_batch(k: int, threads: int) -> dict[str, float]:
-    """CSC and CT, forward and backward, on features alone."""
+    """Measure CSC and CT, forward and backward, on random features."""
     torch.set_num_threads(threads)
 
     def once(k: int) -> None:
@@ -85,9 +85,9 @@ def losses_of_a_batch(k: int, threads: int) -> dict[str, float]:
 def step_of_a_batch(
     k: int, threads: int, depth: int, side: int = 32, backbone: str = "lucir-resnet"
 ) -> dict[str, float]:
-    """Of LUCIR+CSCCT, all but the optimiser: student both ways, teacher, losses."""
+    """Measure a step of LUCIR+CSCCT without the optimiser: student forward and backward, teacher, losses."""
     torch.set_num_threads(threads)
-    keep_freed_memory()  # as every run does it
+    keep_freed_memory()  # as in every run
     task, batch = Task(1, 50, 5), random_batch(k, side=side)
     network = build_network(backbone, depth, 3, "cosine", 1, torch.Generator().manual_seed(0))
     network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -108,7 +108,7 @@ def step_of_a_batch(
 
 
 def losses_of_classes(classes: int) -> dict[str, float]:
-    """Head and losses, forward and backward, on features alone; and the nearest-mean predictor."""
+    """Measure head and losses, forward and backward, on random features, and the nearest-mean predictor."""
     results = {}
     n_new = max(1, classes // 11)
     task, batch = Task(1, classes - n_new, n_new), random_batch(128, classes, side=1)
@@ -146,7 +146,7 @@ def ranking_of_exemplars(count: int) -> dict[str, float]:
 
 
 def saving_of_versions(counts: Sequence[int]) -> dict[str, dict[str, float]]:
-    """A model of 100 classes that is changed a little and stored again, as the versions in its folder become more."""
+    """Measure the time to store a slightly changed model of 100 classes, for growing numbers of stored versions."""
     features = np.random.default_rng(0).normal(size=(200, 64)).astype(np.float32)
     model = IncrementalClassifier(None, method="ncm").learn(features, [str(i % 100) for i in range(200)])
     found: dict[str, dict[str, float]] = {}
@@ -165,12 +165,12 @@ def saving_of_versions(counts: Sequence[int]) -> dict[str, dict[str, float]]:
 
 
 def adding_classes(each: int, counts: Sequence[int]) -> dict[str, dict[str, float]]:
-    """A model that learns one class after another, each from some feature vectors, and then predicts."""
+    """Measure a model that learns one class at a time from feature vectors, and then predicts."""
     torch.set_num_threads(1)
     rng, model, spent = np.random.default_rng(0), IncrementalClassifier(None), list[float]()
     before, results = held(), dict[str, dict[str, float]]()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of scikit-learn: many labels for so few images
+        warnings.simplefilter("ignore")  # scikit-learn warns about many labels for few images
         for label in range(1, max(counts) + 1):
             rows = 2 * rng.normal(size=64) + rng.normal(size=(each, 64))
             spent.append(_cpu_seconds(lambda rows=rows, label=label: model.learn(rows, [label] * each, quiet=True)))  # type: ignore[misc]
@@ -185,7 +185,7 @@ def adding_classes(each: int, counts: Sequence[int]) -> dict[str, dict[str, floa
 
 
 def photos_into_classes(pairs: Sequence[tuple[int, int]]) -> dict[str, dict[str, float]]:
-    """A model of many classes, with the features of ten photos each, that learns a few more of a new class; and then
+    """Measure how a model with the features of ten photos of each class learns a few photos of a new class, and then
     predicts, which needs a fit. The features have as many dimensions as those of the default network."""
     torch.set_num_threads(1)
     rng, results = np.random.default_rng(0), dict[str, dict[str, float]]()
@@ -241,7 +241,7 @@ def measure(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
 
 
 def alone(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-    """In a separate process."""
+    """Run a measurement in a separate process."""
     with ProcessPoolExecutor(1, get_context(HOW_TO_START)) as child:
         return child.submit(function, *arguments).result()
 

@@ -1,6 +1,6 @@
-"""Do image files keep the compute busy? ResNet-18 on photographs at 224 pixels, decoded by two workers.
+"""Data loading of image files: ResNet-18 on photographs at 224 pixels, decoded by two workers.
 
-The photographs are made up: smooth shapes and a little noise, as large in pixels and in bytes as real ones.
+The photographs are synthetic: smooth shapes with noise, with the size in pixels and bytes of real ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cscct.specs import TransformSpec
 from parts import Clock, Listener, Size
 
 WORKERS = 2
-KINDS = {"500 x 375": (500, 375), "4000 x 3000": (4000, 3000)}  # as in ImageNet; as telephones take them
+KINDS = {"500 x 375": (500, 375), "4000 x 3000": (4000, 3000)}  # as in ImageNet; as from phones
 
 
 def photographs(folder: Path, width: int, height: int, count: int) -> list[Path]:
@@ -51,8 +51,8 @@ def as_dataset(paths: list[Path], classes: int) -> Dataset:
 
 
 def epoch(dataset: Dataset, size: Size, batch: int, side: int) -> tuple[float, float]:
-    """The share of an epoch's time in which training waits for a batch, the first one included; and the time of the
-    epoch over that of one whose batches are there, since decoding takes turns with training on the same cores."""
+    """Return the fraction of an epoch that training waits for batches, including the first one, and the time of the
+    epoch relative to one with batches in memory, since decoding and training share the cores."""
     common: dict[str, Any] = {
         "protocol": {"base": 2, "step": 2},
         "train": {"epochs": 1, "batch_size": batch},
@@ -64,7 +64,7 @@ def epoch(dataset: Dataset, size: Size, batch: int, side: int) -> tuple[float, f
     learner.network.head.grow(learner.network.head.init_weights(2, torch.Generator().manual_seed(0)))
     from_files, ready, kept = Clock(), Clock(), list(learner._batches(*_first_epoch(learner)))
     batches = from_files.each("waiting", learner._batches)
-    # Ready ones first and not counted, then files, then ready ones: a network's first steps are slower than the rest.
+    # Batches in memory (warm-up), then files, then batches in memory: the first steps of a network are slower.
     for clock, source in ((Clock(), lambda *_: iter(kept)), (from_files, batches), (ready, lambda *_: iter(kept))):
         learner._batches = source  # type: ignore[method-assign, assignment]
         clock.switch("other")
@@ -83,7 +83,7 @@ def _first_epoch(learner: Learner) -> tuple[Any, ...]:
 
 
 def rate(dataset: Dataset, side: int, seconds: float, reduced: bool = True) -> float:
-    """Training images a second from files to batch, with nothing else to do; the system has the files in memory."""
+    """Return training images per second from files to batch without training. The files are in the page cache."""
     view = make_view(dataset.train.images, TransformSpec(size=side, reduced_decoding=reduced), WORKERS)
     indices = torch.arange(len(dataset.train))
     generator = torch.Generator().manual_seed(0)
@@ -109,7 +109,7 @@ def measure(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
                 "reduced where the crop allows": rate(dataset, side, seconds),
                 "from copies": rate(copies, side, seconds),
             }
-            # Two of the four classes, so twice the images that are wanted; the same files serve again and again.
+            # The task has two of the four classes, so twice the number of images; the same files are used repeatedly.
             many = as_dataset((paths * (2 * batch * steps))[: 2 * batch * steps], 4)
             results["waiting"][name], results["from files / ready"][name] = epoch(many, size, batch, side)
             rates = ", ".join(f"{how} {value:.0f}" for how, value in results["images/s"][name].items())

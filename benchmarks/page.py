@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench import ELSEWHERE, GOALS, met, of_others
+from bench import ELSEWHERE, GOALS, met, published_comparisons
 from bench import PARTS as SECTIONS
 from second_task import PARTS
 
@@ -73,7 +73,7 @@ def second_task(results: dict[str, Any]) -> str:
 def others(results: dict[str, Any]) -> str:
     if not any(" / ours" in name for name in results["ratios"]):
         return "Not measured on a machine of the same kind."
-    sides = of_others(results["parts"]["second-task"], results["machines"]["second-task"]["epochs"])
+    sides = published_comparisons(results["parts"]["second-task"], results["machines"]["second-task"]["epochs"])
     body = []
     for name, (theirs, seconds) in sides.items():
         ours = name.removeprefix(f"{theirs} / ours").removeprefix(", ").strip()

@@ -1,4 +1,4 @@
-"""What the measurements share: data, learners on the threshold of the second task, and a clock with parts."""
+"""Shared parts of the benchmarks: data, learners after the first task, and a clock."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from cscct.runs import listeners
 from cscct.structs import Batch
 
 T = TypeVar("T")
-OLD, NEW = 50, 5  # classes of the first task and of the second, the one that is measured
+OLD, NEW = 50, 5  # classes of the first task and of the second, which is measured
 
 
 @dataclass(frozen=True)
 class Size:
     threads: int
-    exemplars: int = 20  # of each old class; 25 times as many images of each new one, 5 times as many to test each
+    exemplars: int = 20  # per old class; new classes have 25 times as many images, the test split 5 times as many
     depth: int = 32
     batch: int = 128
     epochs: int = 2
-    rounds: int = 3  # of what is repeated; and one before them that does not count
+    rounds: int = 3  # repetitions, after a warm-up that is not counted
     tiny: bool = False
 
 
 @dataclass
 class Listener(listeners.Listener):
-    """Does something after each step and each epoch, and notes the images per second of each epoch."""
+    """Calls a function after each step and each epoch, and records the images per second of each epoch."""
 
     after_step: Callable[[str, int], None] = lambda stage, images: None
     after_epoch: Callable[[], None] = lambda: None
@@ -52,14 +52,14 @@ class Listener(listeners.Listener):
 
 
 class Clock:
-    """Seconds by part. One part runs at a time; a part within another interrupts it."""
+    """Seconds by part. One part runs at a time; a nested part interrupts the outer one."""
 
     def __init__(self) -> None:
         self.parts: dict[str, float] = defaultdict(float)
         self.current, self.since = "other", time.perf_counter()
 
     def switch(self, part: str) -> str:
-        """Returns the part that ran until now."""
+        """Start a part. Returns the part that ran before."""
         now, before = time.perf_counter(), self.current
         self.parts[before] += now - self.since
         self.current, self.since = part, now
@@ -81,22 +81,22 @@ class Clock:
         return call
 
     def each(self, part: str, function: Callable[..., Iterable[T]]) -> Callable[..., Iterator[T]]:
-        """For a function that gives one thing after another: the time they take to come."""
+        """Yield the items of an iterable, and add the time until each arrives to a part."""
 
         def call(*arguments: Any, **named: Any) -> Iterator[T]:
-            things = iter(function(*arguments, **named))
+            items = iter(function(*arguments, **named))
             while True:
                 with self.during(part):
-                    thing = next(things, None)
-                if thing is None:
+                    item = next(items, None)
+                if item is None:
                     return
-                yield thing
+                yield item
 
         return call
 
 
 def random_dataset(train: list[int], test: list[int]) -> Dataset:
-    """So many images of each class, of CIFAR's shape."""
+    """Return a dataset with random images of the shape of CIFAR and a number of images per class."""
     generator = torch.Generator().manual_seed(0)
 
     def split(counts: list[int]) -> Split:
@@ -107,13 +107,15 @@ def random_dataset(train: list[int], test: list[int]) -> Dataset:
 
 
 def second_task_dataset(size: Size) -> Dataset:
-    """Of old classes only the exemplars, which the memory keeps all: 1,000, 2,500 new and 5,500 test images in full."""
+    """Return a dataset for the second task of CIFAR-100. Of old classes it has only the exemplars: 1,000 images, with
+    2,500 new ones and 5,500 test images in full."""
     counts = [size.exemplars] * OLD + [25 * size.exemplars] * NEW
     return random_dataset(counts, [5 * size.exemplars] * len(counts))
 
 
 def random_batch(size: int, classes: int = OLD + NEW, side: int = 32) -> Batch:
-    """With as large a share of old classes as an epoch has: 1,000 of 3,500. The last tenth of the classes is new."""
+    """Return a batch with the average fraction of old samples in an epoch: 1,000 of 3,500. The last tenth of the
+    classes is new."""
     generator = torch.Generator().manual_seed(size)
     first_new = classes - max(1, classes // 11)
     old = torch.randint(0, first_new, (size * 2 // 7,), generator=generator)
@@ -123,17 +125,15 @@ def random_batch(size: int, classes: int = OLD + NEW, side: int = 32) -> Batch:
 
 
 def after_first_task(method: str, size: Size, dataset: Dataset, **more: dict[str, Any]) -> tuple[Learner, Settings]:
-    """A learner that has seen the first task, with random weights in place of trained ones."""
+    """Return a learner in its state after the first task, with random weights."""
     common: dict[str, Any] = {
         "protocol": {"base": OLD, "step": NEW},
         "network": {"depth": size.depth},
         "train": {"epochs": size.epochs, "batch_size": size.batch},
         "runtime": {"device": "cpu", "threads": size.threads},
         "data": {"order": "natural"},
-        "memory": {
-            "per_class": size.exemplars,
-            "herding": "icarl",
-        },  # this herding keeps all images where there is room
+        # This herding keeps all images if there are not more than exemplars.
+        "memory": {"per_class": size.exemplars, "herding": "icarl"},
     }
     if method.startswith("podnet"):
         common["finetune"] = {"epochs": 1}

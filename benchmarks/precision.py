@@ -1,6 +1,6 @@
-"""Products of 16 bits: an epoch of LUCIR+CSCCT, teacher and data included, beside the same with 32 bits.
+"""Training in 16-bit precision: an epoch of LUCIR+CSCCT, with teacher and data, relative to 32 bits.
 
-Worth it on processors that have instructions for it (AVX512-BF16, AMX); others only imitate them.
+Faster on processors with instructions for it (AVX512-BF16, AMX); others emulate them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KINDS = ("32-true", "bf16-mixed")
 
 
 def measure(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
-    """Images per second of every epoch, the kinds in turns; the first epoch of each does not count."""
+    """Return images per second of each epoch, the precisions in turns, without the first epoch of each."""
     dataset = second_task_dataset(size)
     rates: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for _ in range(size.rounds):

@@ -1,8 +1,8 @@
-"""The second task of CIFAR-100 with B=50, C=5, part by part, beside the same passes in plain torch and nothing else.
+"""The second task of CIFAR-100 with B=50, C=5, part by part, relative to the same passes in plain torch.
 
-This floor takes its turn after each step and each batch of the package, so that a machine that drifts does so for
-both: for each step a student both ways, a teacher one way and an SGD step, on a batch that is there; for each batch
-that is only read one forward pass. Networks as they come (nothing folded or compiled), channels last.
+The floor runs after each step and each batch of the package, so that changes of the machine's speed affect both. For
+each step it runs forward and backward passes of a student, a forward pass of a teacher and an SGD step, on a prepared
+batch; for each batch without training, one forward pass. Networks are neither folded nor compiled, channels last.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from cscct.structs import Batch, Output
 from parts import Clock, Listener, Size, after_first_task, random_batch, second_task_dataset
 
 BASES = ("icarl", "lucir", "podnet")
-PARTS = (  # in the order in which they are shown
+PARTS = (  # in the order of the table
     "data",
     "student",
     "teacher",
@@ -47,7 +47,7 @@ PARTS = (  # in the order in which they are shown
 
 
 class Floor:
-    """The bare work, on copies of the learner's networks."""
+    """The passes in plain torch, on copies of the networks of the learner."""
 
     def __init__(self, network: Network):
         self.student, self.reader = copy.deepcopy(network).train(), network.frozen_copy()
@@ -66,7 +66,7 @@ class Floor:
             self.read(batch.images)
         self.student.zero_grad(set_to_none=True)
         loss = F.cross_entropy(self.student(batch.images).logits, batch.labels)
-        torch.autograd.backward(loss)  # not loss.backward(), which is watched
+        torch.autograd.backward(loss)  # not loss.backward(), which is timed
         self.optimisers[stage].step()
 
     @torch.no_grad()
@@ -76,8 +76,8 @@ class Floor:
 
 @contextmanager
 def watched(learner: Learner, clock: Clock) -> Iterator[Listener]:
-    """Every part of the learner tells the clock; the floor does its share after each of theirs."""
-    floors: list[Floor] = []  # made at the first step or batch, when the head has its rows
+    """Let each part of the learner report to the clock, and run the corresponding passes of the floor after it."""
+    floors: list[Floor] = []  # created at the first step or batch, when the head has all weights
 
     def floor() -> Floor:
         if not floors or floors[0].student.head.classes != learner.network.head.classes:
@@ -106,7 +106,7 @@ def watched(learner: Learner, clock: Clock) -> Iterator[Listener]:
         return read
 
     def student(network: Network, images: Tensor) -> Output:
-        """Losses begin the backward pass; it is the student's again when it reaches the last map."""
+        """Time the forward pass, and the backward pass from the gradient of the last map on."""
         if network is not learner.network:
             return forward(network, images)
         with clock.during("student"):
@@ -123,7 +123,7 @@ def watched(learner: Learner, clock: Clock) -> Iterator[Listener]:
             real_backward(loss, *more, **named)
 
     def timed_optimizer(*arguments: Any) -> torch.optim.Optimizer:
-        """The learner's optimiser; steps of the floor's are not counted."""
+        """Return the optimiser of the learner with timed steps. Steps of the floor are not counted."""
         optimizer = build_optimizer(*arguments)
         optimizer.step = clock.timed("optimiser", optimizer.step)  # type: ignore[method-assign]
         return optimizer
@@ -138,7 +138,7 @@ def watched(learner: Learner, clock: Clock) -> Iterator[Listener]:
             return class_features(*arguments)
 
     def stage(name: str, *arguments: Any) -> None:
-        """Count the steps of later stages as fine-tuning, and not as the student's of the training."""
+        """Count the steps of later stages as fine-tuning."""
         if name == "train":
             run_stage(name, *arguments)
             return
@@ -173,10 +173,10 @@ def watched(learner: Learner, clock: Clock) -> Iterator[Listener]:
 
 
 def second_task(method: str, size: Size) -> dict[str, dict[str, float]]:
-    """Seconds of each part, of the package and of the floor."""
+    """Return the seconds of each part, of the package and of the floor."""
     learner, _ = after_first_task(method, size, second_task_dataset(size))
     task, clock = learner.stream.tasks[1], Clock()
-    with watched(learner, clock) as listener, TemporaryDirectory(dir=".") as folder:  # a disk that runs write to
+    with watched(learner, clock) as listener, TemporaryDirectory(dir=".") as folder:  # on a disk
         checkpoints = Checkpoints(Path(folder) / "checkpoints")
         clock.switch("other")
         learner.learn(task, listener)
@@ -189,7 +189,7 @@ def second_task(method: str, size: Size) -> dict[str, dict[str, float]]:
 
 
 def measure(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
-    second_task("podnet", Size(size.threads, exemplars=1, depth=8, batch=16, epochs=1))  # what is imported at first use
+    second_task("podnet", Size(size.threads, exemplars=1, depth=8, batch=16, epochs=1))  # warm-up
     results = {}
     for method in (name for base in BASES for name in (base, f"{base}+cscct")):
         results[method] = second_task(method, size)

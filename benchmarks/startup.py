@@ -1,4 +1,4 @@
-"""How long until something happens: seconds from the start of a process."""
+"""Start-up times: seconds from the start of a process until output or the first training step."""
 
 from __future__ import annotations
 

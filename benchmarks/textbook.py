@@ -1,8 +1,9 @@
-"""LUCIR+CSCCT as research code usually writes it: the other side of `loop / textbook`.
+"""LUCIR+CSCCT in the style of typical research code, for the ratio `loop / textbook`.
 
-Images go one by one through the image library in a DataLoader's processes; tensors have torch's default layout; the
-teacher records gradients and, as in the released CSCCT code, CSC and CT do not detach it, so that the backward pass
-runs through it too; similarities come from broadcasting; all test images are scored after every epoch.
+Images are transformed one at a time by the image library in the processes of a DataLoader; tensors have the default
+layout of torch; the teacher records gradients and, as in the released CSCCT code, CSC and CT do not detach it, so that
+the backward pass includes it; similarities are computed by broadcasting; all test images are evaluated after every
+epoch.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def cosines(a: Tensor, b: Tensor) -> Tensor:
 
 
 def total_loss(student: Output, teacher: Output, labels: Tensor, task: Task) -> Tensor:
-    """For batches with old and new classes in them. A test compares it with the package's."""
+    """Return the loss of a batch with old and new classes. A test compares it with that of the package."""
     old = labels < task.n_old
     loss = F.cross_entropy(student.logits, labels)
     distance = F.cosine_embedding_loss(student.features, teacher.features.detach(), torch.ones(len(labels)))
@@ -73,7 +74,7 @@ def total_loss(student: Output, teacher: Output, labels: Tensor, task: Task) -> 
 def textbook_rounds(
     networks: tuple[Network, Network], dataset: Dataset, spec: TransformSpec, stage: Stage, task: Task
 ) -> Iterator[tuple[float, float]]:
-    """Epoch after epoch over the whole dataset, from copies of student and teacher: seconds of training, of testing."""
+    """Train and test epoch by epoch on copies of student and teacher. Yields seconds of training and of testing."""
     layout: Any = {"memory_format": torch.contiguous_format}
     student, teacher = (copy.deepcopy(network).to(**layout) for network in networks)
     teacher.eval().requires_grad_(True)

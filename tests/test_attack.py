@@ -44,18 +44,20 @@ def plant(kind: str, outside: Path) -> None:
         time.sleep(60)
     if kind == "exit code":
         sys.exit(77)
-    if kind == "no sentence":
+    if kind == "no message":
         sys.exit(2)
     (outside / "notes.txt").write_text("changed")
 
 
-@pytest.mark.parametrize("kind", ["traceback", "crash", "hang", "exit code", "no sentence", "changed file outside"])
+@pytest.mark.parametrize("kind", ["traceback", "crash", "hang", "exit code", "no message", "changed file outside"])
 def test_planted_faults_are_detected(kind: str, tmp_path: Path) -> None:
-    from watch import Outside, guarded
+    from watch import Outside, run_function
 
     outside = Outside(tmp_path / "outside")
-    ended = guarded(lambda: plant(kind, outside.folder), "planted", tmp_path, limit=2 if kind == "hang" else 60)
-    faults = ended.faults() + outside.faults()
+    completed = run_function(
+        lambda: plant(kind, outside.folder), "planted", tmp_path, limit=2 if kind == "hang" else 60
+    )
+    faults = completed.faults() + outside.faults()
     assert [fault for fault in faults if fault.startswith(kind)], faults
     assert Outside(tmp_path / "other").faults() == []
 
@@ -80,7 +82,7 @@ def test_changed_numbers_are_detected(tmp_path: Path) -> None:
 def test_number_of_kill_points(tmp_path: Path) -> None:
     """Open, write, half a write, synchronise, rename, synchronise the folder."""
     from kills import Killer
-    from watch import guarded
+    from watch import run_function
 
     def write() -> None:
         from cscct.storage import write_text
@@ -88,7 +90,7 @@ def test_number_of_kill_points(tmp_path: Path) -> None:
         Killer(0, tmp_path / "count").install()
         write_text(tmp_path / "file", "content")
 
-    assert guarded(write, "write", tmp_path).code == 0
+    assert run_function(write, "write", tmp_path).code == 0
     assert int((tmp_path / "count").read_text()) == 6
 
 

@@ -199,10 +199,10 @@ def load(
     Returns:
         The model, which predicts and can keep learning.
     """
-    from .classifier.store import ModelFolder
+    from .classifier.versions import StoredVersions
 
     load_plugins()
     if prediction is not None:
         warnings.warn(f"prediction= is deprecated: write predictor={prediction!r}.", FutureWarning, stacklevel=2)
         predictor = predictor or prediction
-    return ModelFolder(path).load(version, predictor=predictor, backbone=backbone, device=device)
+    return StoredVersions(path).load(version, predictor=predictor, backbone=backbone, device=device)

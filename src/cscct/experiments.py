@@ -70,7 +70,7 @@ def layers(settings: Mapping[str, Any] | None) -> list[Raw]:
 
 
 def _folder_part(dataset: str) -> str:
-    """The name of a dataset as part of the name of a folder: `hf:user/name` without colon and slash."""
+    """Return the name of a dataset for the name of a folder: `hf:user/name` without colon and slash."""
     return re.sub(r"[^\w.+-]+", "-", dataset)
 
 

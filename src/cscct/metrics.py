@@ -80,7 +80,7 @@ def summarize(matrix: Sequence[Sequence[float]], task_sizes: Sequence[int]) -> S
 
 
 def _old_and_new(row: Sequence[float], task_sizes: Sequence[int]) -> float:
-    """Harmonic mean of the accuracy on all old classes, where every test image has the same weight, and on the newest
+    """Return the harmonic mean of the accuracy on all old classes, with equal weights of test images, and on the newest
     ones."""
     *earlier, new = row
     sizes = task_sizes[: len(earlier)]

@@ -125,5 +125,5 @@ def unpack_state(value: Any, tensors: Mapping[str, Tensor]) -> Any:
 
 
 def _arguments(name: str) -> list[str]:
-    """Names of the arguments of an optimiser, without the parameters to train."""
+    """Return the names of the arguments of an optimiser, without the parameters to train."""
     return list(inspect.signature(OPTIMIZERS[name]).parameters)[1:]

@@ -108,7 +108,7 @@ def _digest(files: Iterable[Path]) -> str:
 
 @functools.cache  # the code that is executed does not change with its file
 def _package_hash(module: str) -> str | None:
-    """A hash of all Python files of the package that a module belongs to, or of the module if it stands alone."""
+    """Return a hash of all Python files of the package that contains a module, or of the module itself."""
     top = sys.modules.get(module.partition(".")[0])
     source = getattr(top, "__file__", None) or getattr(sys.modules.get(module), "__file__", None)
     if source is None or not Path(source).is_file():
@@ -118,7 +118,7 @@ def _package_hash(module: str) -> str | None:
 
 
 def _failing_line(error: Exception, file: str | None) -> int | None:
-    """The line of a file at which an error was raised, in the file itself or in code that it called."""
+    """Return the line of a file at which an error was raised, in the file itself or in code that it called."""
     if isinstance(error, SyntaxError) and error.filename == file:
         return error.lineno
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
@@ -126,7 +126,7 @@ def _failing_line(error: Exception, file: str | None) -> int | None:
 
 
 def _describe(error: Exception) -> str:
-    """The type and message of an exception without a full stop; for a `UserError` only the message."""
+    """Return type and message of an exception without a full stop; for a `UserError` only the message."""
     text = (error.msg if isinstance(error, SyntaxError) else str(error)).rstrip(".")
     return text if isinstance(error, UserError) else f"{type(error).__name__}: {text}"
 

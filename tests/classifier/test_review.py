@@ -54,10 +54,10 @@ def model_dir(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def backbone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models with a custom backbone are loaded without passing it."""
-    from cscct.classifier.store import ModelFolder
+    from cscct.classifier.versions import StoredVersions
 
-    load = ModelFolder.load
-    monkeypatch.setattr(ModelFolder, "load", lambda self, *a, **k: load(self, *a, **{**k, "backbone": Colours()}))
+    load = StoredVersions.load
+    monkeypatch.setattr(StoredVersions, "load", lambda self, *a, **k: load(self, *a, **{**k, "backbone": Colours()}))
 
 
 def test_a_wrong_label_is_listed_and_nothing_changes(model_dir: Path) -> None:

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from cscct import IncrementalClassifier, RunFailed, UserError, load
 from cscct.classifier.records import RecordReader
-from cscct.classifier.store import ModelFolder, is_model_folder
+from cscct.classifier.store import ModelFolder
+from cscct.classifier.versions import is_model_folder
 from cscct.storage import files
 from small_models import Colours, blobs, colours_model, pictures
 

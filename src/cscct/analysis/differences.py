@@ -82,7 +82,7 @@ def _family(group: Group) -> tuple[str, str]:
 
 
 def _training_names(groups: Sequence[Group]) -> list[str]:
-    """Training settings that differ. If some groups have no fine-tuning, its epochs stand for all its settings."""
+    """Return training settings that differ. If some groups have no fine-tuning, only its epochs are listed."""
     names = [name for name in differing([group.effective for group in groups]) if not name.startswith("loss.")]
     if any("finetune.epochs" not in group.effective for group in groups):
         names = [name for name in names if not name.startswith("finetune.") or name == "finetune.epochs"]
@@ -101,7 +101,7 @@ def _by_value(name: str, groups: Sequence[Group], value: Callable[[Group], str])
 
 
 def _seeds(groups: Sequence[Group]) -> list[SettingDifference]:
-    """The seeds, if complete groups have different ones."""
+    """Return the seeds if complete groups have different ones."""
     complete = [group for group in groups if group.complete]
     if len({group.seeds for group in complete}) <= 1:
         return []
@@ -109,7 +109,7 @@ def _seeds(groups: Sequence[Group]) -> list[SettingDifference]:
 
 
 def _classes(groups: Sequence[Group]) -> list[SettingDifference]:
-    """The classes from the first different one on, if the settings are the same, as for two image folders."""
+    """Return the classes from the first difference on, if the settings are the same, as for two image folders."""
     first: dict[tuple[object, ...], StoredRun] = {}
     for group in groups:
         experiment = tuple(show(group.effective.get(name)) for name in EXPERIMENT)

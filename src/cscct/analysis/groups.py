@@ -40,7 +40,7 @@ class Group:
 
     @property
     def base(self) -> str:
-        """Name of the method without additions."""
+        """Name of the method without add-ons."""
         return split_method(self.method)[0]
 
     @property
@@ -118,7 +118,7 @@ def group_plan(plan: Sequence[PlannedRun]) -> dict[str, Group]:
 
 
 def _labelled(members: Sequence[tuple[dict[str, Any], Sequence[StoredRun]]]) -> list[Group]:
-    """Groups with distinct labels, from the settings and runs of each."""
+    """Return groups with distinct labels, from the settings and runs of each."""
     states = [_state(runs[0]) if runs else "" for _, runs in members]
     labels = label_groups([effective(settings) for settings, _ in members], states)
     return [
@@ -133,7 +133,7 @@ def _experiment(run: StoredRun) -> str:
 
 
 def _variant_rank(method: str) -> int:
-    """0 for a base method, then its variants in the order of the paper."""
+    """Return 0 for a base method, and the position in the order of the paper for its variants."""
     added = "+".join(split_method(method)[1])
     return ["", *ADDONS].index(added) if added in ADDONS else 0
 

@@ -50,7 +50,7 @@ class StoredRun:
 
     @property
     def base(self) -> str:
-        """Name of the method without additions."""
+        """Name of the method without add-ons."""
         return split_method(self.method)[0]
 
     @property

@@ -136,7 +136,7 @@ def short_keys(names: Iterable[str], known: Iterable[str]) -> dict[str, str]:
 
 
 def _compact(value: Any) -> str:
-    """A value in a label, where a comma followed by a space separates settings."""
+    """Return a value for a label, in which settings are separated by a comma and a space."""
     text = show(value).replace(", ", ",")
     return f"[{text}]" if isinstance(value, list | tuple) else text
 

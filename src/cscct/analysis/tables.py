@@ -205,7 +205,8 @@ def row_values(row: SummaryRow) -> dict[str, Any]:
 
 
 def _other_columns(group: Group) -> dict[str, Any]:
-    """Metrics of the other one of classifier and nearest mean, then those of the other predictors of every run."""
+    """Return the metrics of the other one of classifier and nearest mean, then those of the other predictors of all
+    runs."""
     stored = predictions(group)
     second = next(head for head in NETWORK_PREDICTORS if head != group.headline)
     columns = {"other_prediction": second if second in stored else None}
@@ -216,7 +217,7 @@ def _other_columns(group: Group) -> dict[str, Any]:
 
 
 def _metric_columns(metrics: Mapping[str, Spread | None], prefix: str) -> dict[str, Any]:
-    """Mean and standard deviation of each metric."""
+    """Return mean and standard deviation of each metric."""
     columns: dict[str, Any] = {}
     for name in METRICS:
         spread = metrics.get(name)
@@ -257,7 +258,7 @@ def _csv_cell(cell: Any) -> Any:
 
 
 def _setting(value: Any) -> str:
-    """A setting as text with all digits."""
+    """Return a setting as text with all digits."""
     if value is None:
         return ""
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -160,7 +160,7 @@ def _trial(tuning: Tuning, trial: FrozenTrial) -> TrialResult:
 
 
 def _config(tuning: Tuning, settings: Settings, values: dict[str, Any]) -> Raw:
-    """The settings of the study that belong to a method, with the best values, for `--config`."""
+    """Return the settings of the study that belong to a method, with the best values, for `--config`."""
     config: Raw = {"method": settings.method, "dataset": settings.dataset, "recipe": settings.recipe}
     for layer in (tuning.config, *tuning.overrides):
         for key, value in flatten(layer).items():
@@ -172,7 +172,7 @@ def _config(tuning: Tuning, settings: Settings, values: dict[str, Any]) -> Raw:
 
 
 def _importance(study: Study, trials: Sequence[FrozenTrial]) -> dict[str, float]:
-    """The importance of each setting, or nothing with fewer than two different values of the objective."""
+    """Return the importance of each setting, or nothing with fewer than two different values of the objective."""
     from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 
     if len({trial.value for trial in trials if trial.state.name == "COMPLETE"}) < 2:

@@ -1,1 +1,1 @@
-"""A classifier that keeps learning, for use: the estimator, its folder on disk, export and serving."""
+"""Classifiers in use: the estimator, model folders, export and serving."""

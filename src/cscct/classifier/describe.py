@@ -12,15 +12,15 @@ from .folder import check_is_model
 from .packing import Packed
 from .parameters import training_free_predictor
 from .records import RecordReader
-from .store import ModelFolder, has_versions, is_run_folder
 from .unpacking import read_evaluation, read_novelty
+from .versions import StoredVersions, has_versions, is_run_folder
 
 
 def describe(path: Path) -> dict[str, Any]:
     """Return what a folder contains: classes with their numbers of images (None if unknown), network, method, versions,
     size in megabytes, and the run if it is one."""
     check_is_model(path)
-    folder = ModelFolder(path)
+    folder = StoredVersions(path)
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file() and not file.is_symlink())
     run = _describe_run(RunFolder(path)) if is_run_folder(path) else {}
     stored = _describe_version(folder) if has_versions(path) and folder.current() else {}
@@ -28,7 +28,7 @@ def describe(path: Path) -> dict[str, Any]:
     return {"path": str(path), **run, **stored, "versions": versions, "megabytes": round(size / 1e6, 3)}
 
 
-def _describe_version(folder: ModelFolder) -> dict[str, Any]:
+def _describe_version(folder: StoredVersions) -> dict[str, Any]:
     model = folder.current_record().model
     params = model.params
     method = params.get("predictor") if params.get("finetune") == "never" else params.get("method")
@@ -44,7 +44,7 @@ def _describe_version(folder: ModelFolder) -> dict[str, Any]:
     }
 
 
-def _describe_accuracy(folder: ModelFolder, model: Packed) -> dict[str, Any]:
+def _describe_accuracy(folder: StoredVersions, model: Packed) -> dict[str, Any]:
     """Correct predictions and tested images of each class at the last measurement, and the number of images then."""
     read = RecordReader(folder.path).file
     evaluation, novelty = read_evaluation(model, read), read_novelty(model, read)

@@ -288,9 +288,9 @@ class IncrementalClassifier(Model, ClassifierMixin, BaseEstimator):  # type: ign
             backbone: The module, for a model that was made with one; its weights come from the folder.
             device: `auto`, `cpu`, `cuda` or `mps`.
         """
-        from .store import ModelFolder
+        from .versions import StoredVersions
 
-        return ModelFolder(path).load(version, backbone=backbone, device=device)
+        return StoredVersions(path).load(version, backbone=backbone, device=device)
 
     save_pretrained = save
     from_pretrained = load

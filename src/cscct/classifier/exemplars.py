@@ -1,4 +1,4 @@
-"""Which images of a class a model keeps.
+"""Selection of the images that a model stores for each class.
 
 Every fifth image of a class is held out from training for good, and so is every fifth exemplar, so that shortening the
 lists keeps the share: positions 4, 9, 14, ... in the order of images and in the order of ranks.
@@ -39,7 +39,8 @@ def split_held_out(images: Sequence[T]) -> tuple[list[T], list[T]]:
 
 
 def join_held_out(trained: Sequence[T], held: Sequence[T]) -> list[T]:
-    """Join two lists so that `split_held_out` gives them back; ends where the list that is due is empty."""
+    """Join two lists such that `split_held_out` separates them again. The result ends when the list whose turn it is
+    has no element left."""
     joined: list[T] = []
     queues = {False: list(trained), True: list(held)}
     while queues[bool(held_out(1, len(joined)))]:

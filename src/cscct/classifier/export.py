@@ -1,4 +1,4 @@
-"""A classifier as one file for other programs, ONNX or `torch.export`, with normalisation, head and class names inside.
+"""Export of a classifier to a single ONNX or `torch.export` file with normalisation, head and class names.
 
 Input `images`: float32 (n, channels, height, width), RGB, values from 0 to 1, resized and cropped as the metadata say.
 Outputs `probabilities` (n, classes), `features` (n, d) and `unknown_score` (n,), which is high for images that resemble
@@ -47,7 +47,7 @@ Runner = Callable[[NDArray[np.float32]], tuple[NDArray[np.float32], NDArray[np.f
 
 @dataclass(frozen=True)
 class ExportParts:
-    """What a model is made of, for a file.
+    """Parts of a model that are exported.
 
     network: from normalised images to features and logits. shape: channels, height and width of its images. cropped:
     these are the central squares of larger ones.
@@ -124,7 +124,8 @@ class _Pipeline(nn.Module):
 
 
 def export(model: Model, to: str, out: Path) -> Path:
-    """Write a model to a file and check that it says there what it says here, to 1e-4; else nothing is left of it.
+    """Write a model to a file, and check that the file gives the same outputs to within 1e-4. A file that does not is
+    removed.
 
     Args:
         model: The model.
@@ -178,7 +179,7 @@ def parts_of(model: Model) -> ExportParts:
 
 
 def metadata(parts: ExportParts) -> dict[str, Any]:
-    """What the file tells of itself, under the names that Ultralytics gives in its exports."""
+    """Return the metadata of the file, with the keys that Ultralytics uses in its exports."""
     channels, height, width = parts.shape
     transform = parts.transform
     resized = {"resize": transform.short_side, "crop": "centre", "interpolation": transform.interpolation}
@@ -200,7 +201,7 @@ def metadata(parts: ExportParts) -> dict[str, Any]:
 
 
 def _threshold(calibration: NoveltyCalibration) -> dict[str, float]:
-    """The score above which images are unknown, at 5 % false alarms; nothing if there are too few images."""
+    """Return the score above which images are unknown at 5 % false alarms, or nothing if there are too few images."""
     return {} if calibration.refusal() is not None else {"unknown_threshold": calibration.threshold(FALSE_ALARMS)}
 
 
@@ -247,7 +248,8 @@ _WRITERS = {"onnx": _write_onnx, "pt2": _write_pt2, "torchscript": _write_torchs
 
 
 def _check(model: Model, parts: ExportParts, runner: Runner, to: str) -> None:
-    """Noise of several scales, one image and several at a time, through the classifier and through the file."""
+    """Compare the outputs of the classifier and of the file for noise of several scales, with one and with several
+    images."""
     channels, height, width = parts.shape
     margins = [parts.transform.short_side - side if parts.cropped else 0 for side in (height, width)]
     random = np.random.default_rng(0)
@@ -269,7 +271,7 @@ def _check(model: Model, parts: ExportParts, runner: Runner, to: str) -> None:
 
 @contextlib.contextmanager
 def _quiet(*loggers: str) -> Iterator[None]:
-    """Without torch's own remarks: on packages that are not needed, on shapes that are constants here."""
+    """Suppress messages of torch about missing packages and constant shapes."""
     before = {name: logging.getLogger(name).level for name in loggers}
     try:
         for name in loggers:
@@ -283,5 +285,5 @@ def _quiet(*loggers: str) -> Iterator[None]:
 
 
 def default_file(model: Path, to: str) -> Path:
-    """In the working folder, under the name of the model's folder."""
+    """Return the default file: in the working directory, named after the model folder."""
     return Path(model.resolve().name + SUFFIXES.get(to, ""))

@@ -22,7 +22,8 @@ from .estimator import IncrementalClassifier
 from .labels import Label, check_is_text, nearest
 from .report import LearnReport
 from .review import ReviewPhoto, renamed_photos
-from .store import ModelFolder, is_model_folder, is_run_folder
+from .store import ModelFolder
+from .versions import StoredVersions, is_model_folder, is_run_folder
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ def _model_exists(path: Path) -> bool:
     """Whether a folder contains a model. A folder with other files is an error."""
     if is_model_folder(path):
         return True
-    if path.exists() and (not path.is_dir() or ModelFolder(path).has_other_files()):
+    if path.exists() and (not path.is_dir() or StoredVersions(path).has_other_files()):
         raise UserError(f"{path} is not a model and contains other files: choose another folder for the model.")
     return False
 
@@ -171,7 +172,7 @@ def interruption_message(path: Path) -> str:
     if not is_model_folder(path):
         return f"There is no model in {path} yet."
     try:
-        version = ModelFolder(path).current_version()
+        version = StoredVersions(path).current_version()
     except UserError as error:
         return str(error)
     return f"The model in {path} is unchanged: version {version.number} with {count_classes(len(version.classes))}."
@@ -280,7 +281,7 @@ def plan_learning(path: Path, images: Path, every: float | None = None) -> Learn
         every: Interval between frames of videos in seconds; None leaves videos out.
     """
     files = scan_labelled(images, every=every)
-    known = {str(label) for label in ModelFolder(path).current_version().classes} if _model_exists(path) else set()
+    known = {str(label) for label in StoredVersions(path).current_version().classes} if _model_exists(path) else set()
     counts = Counter(files.labels)
     return LearnPlan(
         {label: count for label, count in counts.items() if label not in known},

@@ -98,7 +98,7 @@ class TrainingStep(Step):
         return why_not_trainable(self._memory(), counts, held_out=self.holds_out)
 
     def _memory(self) -> dict[Label, list[bytes]]:
-        """Trainable exemplars of the known classes."""
+        """Return the exemplars of the known classes that may be trained on."""
         exemplars = {label: self.state.exemplars.get(label, []) for label in self.state.statistics}
         return {label: split_held_out(images)[0] if self.holds_out else images for label, images in exemplars.items()}
 

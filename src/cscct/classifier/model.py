@@ -1,4 +1,4 @@
-"""The predicting side of a model: what it needs, and what it says about images."""
+"""The predicting half of a model: its parts and its predictions."""
 
 from __future__ import annotations
 

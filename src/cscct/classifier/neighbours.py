@@ -1,4 +1,4 @@
-"""Stored images that resemble an image most: why a model answers as it does."""
+"""Stored images that resemble an image most, as an explanation of a prediction."""
 
 from __future__ import annotations
 

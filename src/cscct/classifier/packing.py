@@ -155,12 +155,12 @@ def pack(model: IncrementalClassifier) -> tuple[Packed, dict[str, bytes]]:
 
 
 def _predictor_tensors(predictor: FittedPredictor) -> dict[str, Tensor]:
-    """The temperature is stored in the record."""
+    """Return the tensors of a predictor. The temperature is stored in the record."""
     return {name: tensor for name, tensor in predictor.tensors().items() if name != "temperature"}
 
 
 def _kind(predictor: FittedPredictor | None) -> str:
-    """Name of the predictor that returns fitted predictors of this type."""
+    """Return the name of the predictor that returns fitted predictors of this type."""
     if predictor is None or isinstance(predictor, LinearPredictor):
         return LINEAR
     return next(name for name, part in PREDICTORS.items() if part.fitted is type(predictor))
@@ -189,7 +189,7 @@ def _pack_training(training: TrainingState, reader: NetworkReader, files: _Files
 
 
 def _architecture(backbone: str | nn.Module | None) -> str | None:
-    """The name without the file that weights came from: they are stored in the model."""
+    """Return the backbone name without the weights file: the weights are stored in the model."""
     if isinstance(backbone, nn.Module):
         return CUSTOM
     return None if backbone is None else parse_backbone(backbone).architecture

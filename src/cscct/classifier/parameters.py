@@ -1,4 +1,4 @@
-"""Parameters of `IncrementalClassifier`, checked when it learns: `__init__` only stores them."""
+"""Validation of the parameters of `IncrementalClassifier`, which `__init__` only stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model remembers of each photo besides its features: identity, name, and whether its label was confirmed."""
+"""Stored data of each photo besides its features: identity, name, and whether its label was confirmed."""
 
 from __future__ import annotations
 

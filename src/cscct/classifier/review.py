@@ -1,4 +1,4 @@
-"""Photos that look mislabelled or are not recognised, and what the user can do about them."""
+"""Photos that look mislabelled or are not recognised, and changes of photos."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model of a run, from its folder: the data and plugins with losses are not needed."""
+"""The model of a run, built from its folder. Data and plugins with losses are not needed."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def load_run(
 
 
 def _statistics(names: list[str], means: Tensor, stored: RunExemplars) -> dict[Label, ClassStatistics]:
-    """Statistics as the run stored them; else such that each class has its mean."""
+    """Return the statistics that the run stored, or else statistics with the mean of each class."""
     if len(stored.statistics) == len(names):
         width = means.shape[1]
         if all(stats.total.shape == (width,) and stats.rows.shape[1] == width for stats in stored.statistics.values()):
@@ -141,7 +141,7 @@ def _network(config: Raw, channels: int, backbone: Backbone | None, folder: RunF
 
 
 def _build(spec: NetworkSpec, channels: int, backbone: Backbone | None) -> Network:
-    """Raises a `LookupError` that names the part which is unknown."""
+    """Build a part. Raises a `LookupError` with the name of an unknown part."""
     name = parse_backbone(spec.backbone)
     if backbone is None and name.architecture not in architectures(name):
         raise LookupError(f"backbone {name.architecture!r}")
@@ -189,7 +189,7 @@ def _read_model(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 def _predictor(
     tensors: dict[str, Tensor], means: Tensor, name: str, result: Mapping[str, Any], folder: RunFolder
 ) -> FittedPredictor | None:
-    """The stored predictor of a name, or None for one of the network itself. All are removed from the tensors."""
+    """Return the stored predictor of a name, or None for one of the network. All are removed from the tensors."""
     stored: dict[str, dict[str, Tensor]] = {}
     for known in dict.fromkeys([*result.get("matrix", ()), *PREDICTORS]):
         keys = [key for key in tensors if key.startswith(f"{known}.")]
@@ -220,7 +220,7 @@ def _section(config: Any, name: str, kind: type[T], folder: RunFolder) -> T:
 
 
 def _described(metadata: dict[str, str], name: str, kind: Any, folder: RunFolder) -> Any:
-    """What the file of the weights says of itself, or None; older versions wrote nothing there."""
+    """Return the metadata in the file of the weights, or None. Older versions wrote none."""
     try:
         return TypeAdapter(kind).validate_json(metadata[name]) if name in metadata else None
     except ValidationError as error:
@@ -228,13 +228,14 @@ def _described(metadata: dict[str, str], name: str, kind: Any, folder: RunFolder
 
 
 def _channels(tensors: dict[str, Tensor]) -> int:
-    """Of the images: the first convolution tells, where the file does not (version 0.2)."""
+    """Return the number of channels of the images. Files of version 0.2 do not contain it, so it is taken from the
+    first convolution."""
     weight = tensors.get("backbone.stem.0.weight", torch.empty(0))
     return int(weight.shape[1]) if weight.ndim == 4 else 3
 
 
 def _image_size(metadata: dict[str, str], config: Raw, folder: RunFolder) -> tuple[int, int] | None:
-    """Height and width of images that were learned as they were stored."""
+    """Return height and width of the images in the dataset, if they were not resized."""
     if "image_size" in metadata:
         size: tuple[int, int] | None = _described(metadata, "image_size", tuple[Pixels, Pixels] | None, folder)
         return size
@@ -245,7 +246,7 @@ def _image_size(metadata: dict[str, str], config: Raw, folder: RunFolder) -> tup
 def _classes(
     tensors: dict[str, Tensor], metadata: dict[str, str], result: dict[str, Any], folder: RunFolder
 ) -> tuple[list[str], Tensor]:
-    """Names and means of the classes; the means are taken out of the tensors."""
+    """Return names and means of the classes. The means are removed from the tensors."""
     names = _described(metadata, "class_names", list[str], folder)
     if names is None:
         try:

@@ -59,7 +59,7 @@ def refitted(model: IncrementalClassifier, state: ModelState) -> tuple[ModelStat
 
 
 class Step:
-    """The images of a learning step, sorted by class, and what can be done with them."""
+    """The images of a learning step by class, and the learning step without training."""
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""Which unlabelled images are most useful to label next: those that the model is unsure about and that differ."""
+"""Selection of unlabelled images whose labels are most useful: images with uncertain predictions that differ from each
+other."""
 
 from __future__ import annotations
 

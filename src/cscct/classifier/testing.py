@@ -1,4 +1,4 @@
-"""Accuracy of a model on labelled images that it was not taught."""
+"""Accuracy of a model on labelled images that it has not learned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .evaluation import Confusion
 from .folder import check_is_model, own_label
 from .labels import Label, nearest
 from .photos import known_ids
-from .store import ModelFolder
+from .versions import StoredVersions
 
 Z = 1.96  # quantile of the normal distribution for 95 %
 
@@ -101,7 +101,7 @@ def run_test(
         UserError: There is no model, or none of the classes is known to it.
     """
     check_is_model(path)
-    model = model or ModelFolder(path).load()
+    model = model or StoredVersions(path).load()
     if model.backbone is None:
         raise UserError("This model reads features, not images: use `model.score` in Python.")
     folders = scan_labelled(images, "test")

@@ -1,4 +1,4 @@
-"""Input of `learn`: labelled images with their features, and what is wrong with the images."""
+"""Input of `learn`: labelled images with features, and problems of the images."""
 
 from __future__ import annotations
 

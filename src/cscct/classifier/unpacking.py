@@ -130,7 +130,7 @@ def read_novelty(packed: Packed, read: Callable[[str], bytes]) -> NoveltyCalibra
 
 
 def _current_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of models of version 0.3, which had `predictor` and `finetune`, in their current form."""
+    """Convert the parameters of models of version 0.3, which had `predictor` and `finetune`, to their current form."""
     params = dict(params)
     predictor, finetune = params.pop("predictor", None), params.pop("finetune", None)
     if predictor is not None and (not isinstance(predictor, str) or predictor not in PREDICTORS):

@@ -133,7 +133,7 @@ def learn(
 def _with_deprecated(
     options: LearnOptions, predictor: str | None, finetune: str | None, from_scratch: bool
 ) -> LearnOptions:
-    """Options with the deprecated flags `--predictor`, `--finetune` and `--from-scratch` translated."""
+    """Translate the deprecated flags `--predictor`, `--finetune` and `--from-scratch` to options."""
     from dataclasses import replace
 
     from ..classifier.parameters import AUTO, DEFAULT_TRAINED

@@ -22,7 +22,7 @@ def export(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """A classifier as one file for other programs, with normalisation, head and class names inside.
+    """Write a classifier with normalisation, head and class names to a single file for other programs.
 
     Input: images (n, 3, height, width), float32, RGB, values from 0 to 1. Outputs: probabilities (n, classes) and
     features. The file is checked to give the probabilities that `cscct predict` gives.
@@ -79,7 +79,7 @@ def serve(
     threads: Threads = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
-    """A page where people classify photographs, correct answers, add classes and undo; and the same as a JSON API."""
+    """Serve a web page and a JSON API to classify photographs, correct predictions, add classes and undo."""
     load_plugins()
     from ..classifier.serve import run
 

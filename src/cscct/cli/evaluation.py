@@ -1,4 +1,4 @@
-"""`cscct test` and `review`: how good a model is, and which of its photos look mislabelled."""
+"""`cscct test` and `review`: accuracy of a model, and photos that look mislabelled."""
 
 from __future__ import annotations
 

@@ -27,10 +27,10 @@ DEFAULT_RATE = 0.05  # of false alarms of --unknown
 
 
 class PredictCommand(TyperCommand):
-    """A command whose option `--unknown` may have a value, which must be a number."""
+    """Command whose option `--unknown` accepts an optional number."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Add the default value where there is none."""
+        """Insert the default value of `--unknown` where no value is given."""
         following = [*args[1:], ""]
         args = [
             f"{argument}={DEFAULT_RATE}" if argument == "--unknown" and not _is_number(after) else argument
@@ -160,7 +160,7 @@ def suggest(
 
 @contextmanager
 def _files(arguments: list[str], every: str | None) -> Iterator[list[tuple[Path | VideoFrame, str]]]:
-    """The images that arguments name, with their names. Standard input is kept in a file until the end."""
+    """Return the images that arguments name, with their names. Standard input is stored in a file until the end."""
     from ..data.image_files import looks_like_image
     from ..data.scanning import list_images
     from ..data.videos import parse_interval
@@ -183,6 +183,6 @@ def _files(arguments: list[str], every: str | None) -> Iterator[list[tuple[Path 
 
 
 def _lines(text: bytes) -> list[str]:
-    """Paths, one per line, or separated by zero bytes as `find -print0` writes them."""
+    """Return paths, one per line, or separated by zero bytes as `find -print0` writes them."""
     lines = text.split(b"\0") if b"\0" in text else [line.removesuffix(b"\r") for line in text.split(b"\n")]
     return [os.fsdecode(line) for line in lines if line.strip()]

@@ -90,7 +90,7 @@ def _describe(key: str, as_json: bool) -> None:
 
 
 def _completed(settings: Settings) -> dict[str, Any]:
-    """The settings with B, C and threads filled in where this needs neither the data nor torch."""
+    """Return the settings with B, C and threads filled in where this needs neither the data nor torch."""
     from ..data.registry import find
     from ..learn.protocol import with_protocol
     from ..threads import default_threads
@@ -102,7 +102,7 @@ def _completed(settings: Settings) -> dict[str, Any]:
 
 
 def _difference(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings whose values differ from the defaults, in their sections."""
+    """Return the settings whose values differ from the defaults, by section."""
     changed: dict[str, Any] = {}
     for key, value in settings.items():
         default = defaults.get(key)

@@ -56,7 +56,7 @@ def validate(raw: Raw) -> Settings:
 
 
 def _with_augment_options(settings: Settings) -> Settings:
-    """Record all options of the augmentations, with their defaults."""
+    """Add the default values of all options of the augmentations."""
     if not settings.data.transform.augment:
         return settings
     entries = tuple(
@@ -68,7 +68,7 @@ def _with_augment_options(settings: Settings) -> Settings:
 
 
 def _further_problems(raw: Raw, error: ValidationError) -> list[str]:
-    """Problems that show when the settings are checked again without the invalid ones."""
+    """Return the problems that a second check finds without the invalid settings."""
     rest = copy.deepcopy(raw)
     for finding in error.errors():
         *path, last = [part for part in finding["loc"] if not is_union_branch(part)]
@@ -108,7 +108,7 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {**NO_PART, "predict.predictor": NETWO
 
 
 def _parts(settings: Settings) -> list[tuple[str, str, Registry[Any]]]:
-    """The parts of a run: for each the setting that names it, its name, and the registry."""
+    """Return the parts of a run: for each the setting that names it, its name, and the registry."""
     parts = []
     for key, registry in PARTS.items():
         section, name = key.split(".", 1)
@@ -127,13 +127,13 @@ def _parts(settings: Settings) -> list[tuple[str, str, Registry[Any]]]:
 
 
 def _all_terms(settings: Settings) -> list[Term]:
-    """The losses of the method and of its stages."""
+    """Return the losses of the method and of its stages."""
     stages = settings.active_stages.values()
     return [*settings.terms, *(term for stage in stages for term in (stage.loss or {}).values() if term)]
 
 
 def part_modules(settings: Settings) -> list[str]:
-    """Names of the modules that define the code of a run: its losses, and the parts that are not built in."""
+    """Return the names of the modules that define the code of a run: its losses and all parts that are not built in."""
     modules = [registry.module_of(name) for _, name, registry in _parts(settings)]
     extension = [settings.active_extension] if settings.active_extension is not None else []
     classes = [*_all_terms(settings), *extension, *settings.predictors.values()]
@@ -142,7 +142,7 @@ def part_modules(settings: Settings) -> list[str]:
 
 
 def _unknown_names(settings: Settings) -> list[str]:
-    """Names of parts that are not registered."""
+    """Return a problem for each name of a part that is not registered."""
     problems = []
     for key, name, registry in _parts(settings):
         known: Iterable[str] = (*OTHER_NAMES.get(key, ()), *registry)
@@ -159,7 +159,7 @@ def _unknown_names(settings: Settings) -> list[str]:
 
 
 def _network_problems(settings: Settings) -> list[str]:
-    """Parts of a network that are not compatible. Heads of plugins are not restricted."""
+    """Return parts of a network that are not compatible. Heads of plugins are not restricted."""
     problems, network = [], settings.network
     backbone = parse_backbone(network.backbone)
     if backbone.from_timm and find_spec("timm") is None:
@@ -191,7 +191,7 @@ def _network_problems(settings: Settings) -> list[str]:
 
 
 def _loss_problems(settings: Settings) -> list[str]:
-    """Losses that are missing, or that do not fit the other settings."""
+    """Return losses that are missing, or not compatible with the other settings."""
     if not settings.network.train_backbone:
         return _untrained_problems(settings)
     problems = []
@@ -216,7 +216,7 @@ def _loss_problems(settings: Settings) -> list[str]:
 
 
 def _augment_problems(settings: Settings) -> list[str]:
-    """Invalid options of augmentations, and settings that mixup is not compatible with."""
+    """Return invalid options of augmentations, and settings that mixup is not compatible with."""
     problems: list[str] = []
     names = []
     for name, options in (item for entry in settings.data.transform.augment for item in entry.items()):
@@ -241,7 +241,7 @@ def _augment_problems(settings: Settings) -> list[str]:
 
 
 def _untrained_problems(settings: Settings) -> list[str]:
-    """Settings that are not compatible with a network that is not trained."""
+    """Return settings that are not compatible with a network that is not trained."""
     problems = []
     later = [section for section in settings.active_stages if section != "train"]
     extension = ["extension"] if settings.active_extension is not None else []
@@ -254,7 +254,7 @@ def _untrained_problems(settings: Settings) -> list[str]:
 
 
 def _stage_problems(name: str, stage: Stage, settings: Settings) -> list[str]:
-    """Settings of a stage that are not compatible with each other or with the network and the memory."""
+    """Return settings of a stage that are not compatible with each other, with the network or with the memory."""
     problems, network, memory = [], settings.network, settings.memory
     if stage.pool in ("memory", "balanced") and memory.policy == "per_class" and not memory.per_class:
         problems.append(f"{name}.pool is {stage.pool}, but memory.per_class is 0: keep exemplars, or use new")
@@ -275,7 +275,7 @@ def _stage_problems(name: str, stage: Stage, settings: Settings) -> list[str]:
 
 
 def _extension_problems(settings: Settings) -> list[str]:
-    """Settings that an extension or a growing backbone cannot be used with."""
+    """Return settings that an extension or a growing backbone is not compatible with."""
     problems, network, runtime = [], settings.network, settings.runtime
     extension = settings.active_extension
     if extension is not None and runtime.devices * runtime.nodes > 1 and not extension.several_processes:
@@ -341,7 +341,7 @@ def consistency(settings: Settings) -> list[str]:
 
 
 def _protocol_problems(protocol: ProtocolSpec, classes: int | None) -> list[str]:
-    """Tasks that do not fit the number of classes, if that is known."""
+    """Return a problem if the tasks do not fit the number of classes, as far as it is known."""
     problems = []
     for flag, name, value in (("B", "base", protocol.base), ("C", "step", protocol.step)):
         if value and protocol.tasks:

@@ -103,7 +103,7 @@ def _without_other_protocol(base: Raw, user: Raw) -> Raw:
 
 
 def _backbone(raw: Raw) -> str | None:
-    """The name of the backbone, or None if the value is not a name, which is an error later."""
+    """Return the name of the backbone, or None if the value is not a name, which is reported later."""
     network = raw.get("network")
     name = network.get("backbone") if isinstance(network, Mapping) else None
     return name if isinstance(name, str) else None
@@ -131,13 +131,14 @@ def _merge_pretrained(base: Raw, user: Raw, method: Method, own: Raw) -> None:
 
 
 def _bases(preset: Raw, method: Method) -> tuple[Raw, Raw]:
-    """The entries under `bases` that a method borrows from another one, and that are its own."""
+    """Return the entries under `bases` for a method: those of the method that it derives from, and those of the method
+    itself."""
     entries = preset.get("bases", {})
     return (entries.get(method.preset_from, {}) if method.preset_from else {}), entries.get(method.name, {})
 
 
 def _without(layer: Raw, own: Raw) -> Raw:
-    """The settings of a layer that `own` does not have."""
+    """Return the settings of a layer that `own` does not have."""
     kept: Raw = {}
     for key, value in layer.items():
         if isinstance(value, Mapping) and isinstance(own.get(key), Mapping):
@@ -148,7 +149,7 @@ def _without(layer: Raw, own: Raw) -> Raw:
 
 
 def _names(wanted: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Method, dataset and recipe, known to exist."""
+    """Return method, dataset and recipe after checking that they exist."""
     method, dataset, recipe = wanted["method"], wanted["dataset"], wanted["recipe"] or "released"
     if not method or not dataset:
         raise UserError("A method and a dataset are needed: `cscct run METHOD DATASET`, or in the config file.")
@@ -168,8 +169,8 @@ def _names(wanted: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _foreign_losses(layer: Raw, method: str) -> list[str]:
-    """Losses of add-ons that a layer sets, although the method does not have them. Add-ons are added by name only, so
-    that a base method in a comparison remains one."""
+    """Return losses of add-ons that a layer sets although the method does not have them. Add-ons are added by name
+    only, so that the base method of a comparison stays the same."""
     loss, foreign = layer.get("loss"), foreign_terms(method)
     if not isinstance(loss, Mapping):
         return []

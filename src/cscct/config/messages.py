@@ -37,5 +37,5 @@ def explain(error: ValidationError, known: Sequence[str], prefix: tuple[str | in
 
 
 def is_union_branch(part: str | int) -> bool:
-    """Whether a part of the location of an error names a member of a union type and not a setting."""
+    """Return whether a part of the location of an error names a member of a union type and not a setting."""
     return isinstance(part, str) and (part in ("str", "int", "Finetune") or part.startswith(("tuple[", "constrained")))

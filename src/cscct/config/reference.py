@@ -84,7 +84,7 @@ def field_descriptions(owner: type) -> dict[str, str]:
 
 
 def _attributes_section(docstring: str) -> dict[str, str]:
-    """The entries below `Attributes:` of a Google-style docstring."""
+    """Return the entries below `Attributes:` of a Google-style docstring."""
     _, _, text = docstring.partition("Attributes:\n")
     descriptions: dict[str, str] = {}
     name = ""
@@ -127,7 +127,7 @@ def _entries(path: str, spec: Any) -> Iterator[SettingEntry]:
 
 
 def _part_text(key: str) -> str | None:
-    """The names that a setting can have, if it names a registered part."""
+    """Return the names that are valid for a setting, if it names a registered part."""
     generic = "loss.*.weight_scaling" if key.startswith("loss.") and key.endswith(".weight_scaling") else key
     if generic not in PARTS:
         return None
@@ -137,7 +137,7 @@ def _part_text(key: str) -> str | None:
 
 
 def _type_text(schema: Mapping[str, Any]) -> str:
-    """A JSON schema in a few words."""
+    """Return a short description of a JSON schema."""
     if "anyOf" in schema:
         return _alternatives(map(_type_text, schema["anyOf"]))
     if "enum" in schema:
@@ -166,7 +166,7 @@ def _yaml(value: Any) -> str:
 
 
 def _used_by(key: str) -> str:
-    """Names of the built-in methods that read a setting, and of those that set it."""
+    """Return the names of the built-in methods that read a setting, and of those that set it."""
     section, _, rest = key.partition(".")
     if section == "loss":
         term = rest.partition(".")[0]

@@ -274,7 +274,7 @@ class Settings(BaseModel):
 
     @property
     def active_stages(self) -> dict[str, Stage]:
-        """All stages of a task by the section that sets them, in order."""
+        """All stages of a task in order, by the section that configures them."""
         finetune = {"finetune": self.finetune} if self.finetune is not None else {}
         later = {f"stages.{name}": stage for name, stage in self.stages.items() if stage is not None}
         return {"train": self.train, **finetune, **later}
@@ -312,7 +312,7 @@ class Settings(BaseModel):
         return {name: build_predictor(name, options.get(name)) for name in names if name not in NETWORK_PREDICTORS}
 
     def dump(self) -> Raw:
-        """Plain values, as `config.yaml` holds them. Without plugins there is no section for them."""
+        """Return plain values, as stored in `config.yaml`. Without plugins, the section `plugins` is omitted."""
         plain: Raw = self.model_dump(mode="json", exclude=None if self.plugins else {"plugins"})
         if not self.predict.options:  # as before 0.4
             del plain["predict"]["options"]
@@ -320,17 +320,18 @@ class Settings(BaseModel):
 
 
 def configurable_predictors() -> list[str]:
-    """Names of the predictors that have settings."""
+    """Return the names of the predictors with settings."""
     return [name for name, predictor in PREDICTORS.items() if dataclasses.fields(predictor)]
 
 
 def as_json(raw: Any) -> str:
-    """Strict validation takes mappings for dataclasses and lists for tuples only from JSON."""
+    """Return settings as JSON text. Strict validation converts mappings to dataclasses and lists to tuples only in
+    JSON."""
     return json.dumps(raw, default=lambda value: value.item() if hasattr(value, "item") else str(value))
 
 
 def known_keys() -> list[str]:
-    """Dotted names of all settings and sections."""
+    """Return the dotted names of all settings and sections."""
     tree: Raw = Settings(method="", dataset="", finetune=Finetune(epochs=1)).model_dump(exclude={"plugins"})
     tree["loss"] = {name: dataclasses.asdict(term()) for name, term in TERMS.items()}
     tree["stages"] = {"NAME": dataclasses.asdict(Finetune(epochs=1))}

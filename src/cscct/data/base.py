@@ -1,4 +1,4 @@
-"""What a dataset is to the rest of the program: images in memory or on disk, labels, class names."""
+"""Datasets: images in memory or on disk, with labels and class names."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Images with labels, in two parts, to learn from and to test on."""
+    """Images with labels and class names, in a training split and a test split."""
 
     name: str
     class_names: tuple[str, ...]
@@ -186,7 +186,8 @@ class Dataset:
 
 
 def first_and_last_bytes(path: Path, length: int = 4096) -> bytes:
-    """The first and last bytes of a file: another picture differs there, and reading all of a large set takes long."""
+    """Return the first and last bytes of a file, which differ between images. Reading whole files would take long for
+    large datasets."""
     with path.open("rb") as file:
         first = file.read(length)
         file.seek(max(0, path.stat().st_size - length))

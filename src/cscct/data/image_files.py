@@ -1,4 +1,4 @@
-"""Image files: decoding one, and telling whether a file is an image and whether it is damaged."""
+"""Image files: decoding, recognition and detection of damage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _AVIF_BRANDS = (b"avif", b"avis")
 
 
 def looks_like_image(path: Path) -> bool:
-    """Whether the file has the suffix of an image or, where it has another one, begins like an image."""
+    """Return whether a file has the suffix of an image or, with another suffix, begins like an image."""
     if path.suffix.lower() in SUFFIXES:
         return True
     try:
@@ -34,12 +34,12 @@ def looks_like_image(path: Path) -> bool:
 
 
 def read_image(path: Path) -> Image.Image:
-    """The picture as a person sees it (turned as its EXIF data say), in RGB."""
+    """Return the image in RGB, oriented as its EXIF data specify."""
     return read_reduced(path, lambda *_: 1)[0]
 
 
 def read_reduced(path: Path, times: Callable[[int, int], float]) -> tuple[Image.Image, tuple[int, int]]:
-    """The picture, perhaps smaller, and the width and height it has in full.
+    """Return the image, perhaps reduced, and its original width and height.
 
     times: told these two, says how many times smaller it may be. A JPEG is then decoded at 1/2, 1/4 or 1/8, whichever
     is not too small, which takes a fraction of the time; other formats come in full.
@@ -76,7 +76,7 @@ def _reduce(image: Image.Image, times: Callable[[int, int], float]) -> None:
 
 
 def open_image(path: Path) -> Image.Image:
-    """The image with its header read. Pillow itself only warns up to twice its limit."""
+    """Open an image and read its header. Pillow itself only warns about images of up to twice its limit."""
     if path.exists() and not path.is_file():  # opening a pipe would block
         raise OSError("not a regular file")
     image = Image.open(path, formats=_formats(path))
@@ -87,8 +87,8 @@ def open_image(path: Path) -> Image.Image:
 
 
 def _formats(path: Path) -> tuple[str, ...]:
-    """The formats that a file may have. HEIC and AVIF need decoders that may be missing, so that they are found by the
-    brands at the beginning of the file."""
+    """Return the formats that a file may have. HEIC and AVIF are recognised by the brands at the beginning of the file,
+    because their decoders may be missing."""
     with open(path, "rb") as file:
         start = file.read(64)
     if start[4:8] != b"ftyp":
@@ -110,7 +110,7 @@ def _formats(path: Path) -> tuple[str, ...]:
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """An image of any mode in RGB; an alpha channel is left out."""
+    """Convert an image of any mode to RGB. An alpha channel is dropped."""
     if image.mode == "I" or image.mode.startswith("I;16"):
         # 16 bits in grey: convert() would cut everything above 255 to white.
         return Image.fromarray((np.asarray(image).clip(0, 65535) >> 8).astype(np.uint8)).convert("RGB")
@@ -120,7 +120,7 @@ def to_rgb(image: Image.Image) -> Image.Image:
 
 
 def full_fault(path: Path) -> str | None:
-    """What is wrong with an image file, found by decoding all of it."""
+    """Return what is wrong with an image file after decoding all of it, or None."""
     try:
         read_reduced(path, lambda *_: 8)  # all of the file is read all the same
     except UnreadableImage as error:
@@ -131,7 +131,7 @@ def full_fault(path: Path) -> str | None:
 
 
 def quick_fault(path: Path) -> str | None:
-    """What is wrong with an image file, as far as its header and its end show."""
+    """Return what is wrong with the header or the end of an image file, or None."""
     try:
         with open_image(path) as image:
             if image.format != "JPEG":
@@ -146,7 +146,7 @@ def quick_fault(path: Path) -> str | None:
 
 
 def reason_of(error: BaseException, path: Path) -> str:
-    """Why an image could not be read, as the end of a sentence."""
+    """Return the reason why an image could not be read, as the end of a sentence."""
     if isinstance(error, UnidentifiedImageError):
         return "not an image; --every 1s reads videos, if they are undamaged" if is_video(path) else "not an image"
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

@@ -1,4 +1,4 @@
-"""Images as users have them: arrays, tensors, PIL images, files, folders, torch datasets; and as networks read them."""
+"""Images of users as inputs of networks: arrays, tensors, PIL images, files, folders and torch datasets."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class VideoFrame:
 
     @property
     def group(self) -> str:
-        """Identifies the video. Frames of a video resemble each other, so that they belong into one fold."""
+        """Identifier of the video. Frames of a video resemble each other and therefore belong in the same fold."""
         return str(self.path)
 
 
@@ -96,7 +96,7 @@ def read_frames(path: Path, every: float) -> list[VideoFrame]:
 
 
 def _upright(image: Image.Image, rotation: int) -> Image.Image:
-    """The frame as a player shows it. `rotation` is in degrees, counterclockwise."""
+    """Return a frame in the orientation of a player. `rotation` is in degrees, counterclockwise."""
     turns = {90: Image.Transpose.ROTATE_90, 180: Image.Transpose.ROTATE_180, 270: Image.Transpose.ROTATE_270}
     turn = turns.get(rotation % 360)
     return image if turn is None else image.transpose(turn)

@@ -115,7 +115,7 @@ def _create(timm: Any, name: str, **options: Any) -> nn.Module:
 
 
 def _weights_file(timm: Any, name: str) -> Path:
-    """The downloaded weights of a model."""
+    """Return the downloaded weights of a model."""
     from huggingface_hub import try_to_load_from_cache
 
     try:

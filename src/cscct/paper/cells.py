@@ -29,7 +29,7 @@ DATASETS = {"CIFAR100": "cifar100", "ImageNet-Subset": "imagenet-subset"}
 
 @dataclass(frozen=True)
 class Cell:
-    """One published number, or one that the paper shows only in a figure (`published` is None)."""
+    """A published number, or one that the paper shows only in a figure (`published` is None)."""
 
     dataset: str
     base: str
@@ -95,12 +95,12 @@ def _table(name: str) -> tuple[Cell, ...]:
 
 
 def _phases() -> tuple[Cell, ...]:
-    """Cells of Table 1 with equal tasks of 1, 2 and 5 classes, whose curves the supplement shows."""
+    """Return the cells of Table 1 with equal tasks of 1, 2 and 5 classes, whose curves the supplement shows."""
     return tuple(cell for cell in _table("1") if cell.B == cell.C)
 
 
 def _tsne() -> tuple[Cell, ...]:
-    """Cells with B=50 and C=5; the paper does not state the protocol of its figure."""
+    """Return the cells with B=50 and C=5. The paper does not state the protocol of its figure."""
     return tuple(cell for cell in _table("3") if (cell.B, cell.C) == (50, 5) and cell.variant in ("base", "CSC"))
 
 
@@ -129,7 +129,7 @@ def find(name: str) -> PaperResult:
 
 @dataclass(frozen=True)
 class Request:
-    """How to reproduce a result.
+    """Options for reproducing a result.
 
     Attributes:
         scale: Name of a scale.

@@ -84,5 +84,5 @@ def to_csv(entries: Sequence[dict[str, Any]]) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """A list as one cell."""
+    """Return a list as the text of a table cell."""
     return " ".join(map(str, value)) if isinstance(value, list) else value

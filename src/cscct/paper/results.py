@@ -75,7 +75,7 @@ def _picture(
 
 
 def apt_act(rows: Sequence[PublishedComparison], request: Request) -> ReportFigure:
-    """Bar charts of the accuracy on previous tasks and on the current task."""
+    """Draw bar charts of the accuracy on previous tasks and on the current task."""
     columns = list(dict.fromkeys((row.cell.B, row.cell.C) for row in rows))
     table: list[list[Any]] = [["metric", "method", "B", "C", "mean", "sd"]]
     with style():
@@ -111,7 +111,7 @@ def _ours(rows: Sequence[PublishedComparison], column: tuple[int, int]) -> str:
 
 
 def phases(rows: Sequence[PublishedComparison], request: Request) -> ReportFigure:
-    """Accuracy after each task, a panel for each task size, accuracy on a logarithmic axis as in the paper."""
+    """Draw the accuracy after each task, one panel per task size, with a logarithmic accuracy axis as in the paper."""
     steps = sorted({row.cell.C for row in rows})
     table: list[list[Any]] = [["method", "C", "classes_seen", "mean", "sd"]]
     with style():
@@ -134,7 +134,7 @@ def phases(rows: Sequence[PublishedComparison], request: Request) -> ReportFigur
 
 
 def _look(cell: Cell) -> dict[str, Any]:
-    """A colour for each base; dashes where it is bare."""
+    """Return colour and line style of a method: a colour for each base, dashed without add-ons."""
     bare = cell.variant == "base"
     line = {"linestyle": "--" if bare else "-", "linewidth": 1.1 if bare else 1.6}
     return {"color": COLOURS[BASES.index(cell.base)], **line}

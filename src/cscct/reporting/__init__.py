@@ -151,6 +151,6 @@ def _warnings(differences: Differences) -> list[str]:
 
 
 def _names(differences: Differences) -> str:
-    """Names of the settings in which experiments differ."""
+    """Return the names of the settings in which experiments differ."""
     names = [difference.name for difference in differences.experiments]
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

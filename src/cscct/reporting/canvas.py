@@ -156,7 +156,7 @@ def _svg(figure: Figure, layout: Layout) -> str:
 
 
 def _pdf(figure: Figure, layout: Layout) -> bytes:
-    """The figure as vector graphics, also where the SVG has points as an image to be small."""
+    """Return the figure as vector graphics, even where the SVG contains points as an image to save space."""
     file = io.BytesIO()
     for artist in figure.findobj(lambda artist: bool(artist.get_rasterized())):
         artist.set_rasterized(False)

@@ -181,7 +181,7 @@ class Sections:
     def _compute(
         self, section: Section, compute: Callable[[Group], T], groups: Sequence[Group]
     ) -> list[tuple[Group, T]]:
-        """Groups with the value of `compute`. For a group where it fails, the section gives the reason."""
+        """Return groups with the value of `compute`. If it fails for a group, the section gives the reason."""
         computed = []
         for group in groups:
             try:
@@ -193,7 +193,7 @@ class Sections:
     def _each(
         self, kind: str, draw: Callable[..., ReportFigure], values: Sequence[tuple[Group, tuple[Any, ...]]]
     ) -> list[tuple[str, Draw]]:
-        """A function for each group that draws its figure from the values."""
+        """Return a function for each group that draws its figure from the values."""
         return [(g.label, partial(draw, self.writer.name(kind, g.label), g, *rest)) for g, rest in values]
 
     def _add(self, section: Section, draws: Iterable[tuple[str, Draw]]) -> None:

@@ -95,7 +95,7 @@ def _cells(row: SummaryRow, head: str, metrics: dict[str, Spread | None], gains:
 
 
 def _gain(row: SummaryRow) -> str:
-    """The difference, with a line break only after its interval."""
+    """Return the difference as HTML, with a line break allowed only after its interval."""
     difference, against, reference = format_difference(row.gain).partition(" vs ")
     shared = f", {row.pairs} shared seeds" if row.gain and row.pairs < len(row.group.runs) else ""
     return difference.replace("-", "−").replace(" ", "\N{NO-BREAK SPACE}") + against + reference + shared

@@ -112,7 +112,7 @@ def search_space(over: Mapping[str, str | Sequence[Any]], accepts: Accepts) -> t
 
 
 def _parse(key: str, values: str | Sequence[Any]) -> Parameter:
-    """A parameter whose range has no type yet."""
+    """Return a parameter whose range has no type yet."""
     if isinstance(values, tuple):
         values = ":".join(map(str, values))
     if isinstance(values, str) and ":" in values:
@@ -151,7 +151,8 @@ def _plain(number: float) -> float:
 
 
 def _typed(parameter: Parameter, accepts: Accepts) -> Parameter:
-    """The parameter with integers, if the setting accepts the whole ends of the range but no number between them."""
+    """Return the parameter with integers, if the setting accepts the whole ends of the range but no number between
+    them."""
     if not (parameter.low.is_integer() and parameter.high.is_integer()):
         return parameter
     try:

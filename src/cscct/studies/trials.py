@@ -163,7 +163,7 @@ class TrialScheduler(Scheduler):
         return self.study.get_trials(deepcopy=False)[number]
 
     def _next(self) -> FrozenTrial | None:
-        """A trial of a process that ended, or a new one; None if all trials are begun."""
+        """Return an unfinished trial of a process that ended, or a new one; None if all trials are started."""
         from optuna.samplers import TPESampler
         from optuna.trial import TrialState
 
@@ -184,7 +184,7 @@ class TrialScheduler(Scheduler):
             return self._trial(self.study.ask(distributions).number)
 
     def _held(self, trial: FrozenTrial) -> bool:
-        """Whether another process works on a trial."""
+        """Return whether another process works on a trial."""
         return any(in_use(run) for run in self.tuning.runs(trial.number, trial.params))
 
     def _begin(self, trial: FrozenTrial) -> None:

@@ -85,7 +85,7 @@ def print_learn_result(result: LearnResult) -> None:
 
 
 def _accuracies(report: LearnReport, how: str) -> Table:
-    """Accuracy of old and new classes, before and after."""
+    """Return rows with the accuracy of old and new classes, before and after."""
     table = Table(box=None, pad_edge=False)
     for column in (f"accuracy ({how})", "classes", "images", "before", "after"):
         table.add_column(column, justify="left" if "accuracy" in column else "right")
@@ -100,7 +100,7 @@ def _accuracies(report: LearnReport, how: str) -> Table:
 
 
 def _changes(report: LearnReport) -> Table:
-    """New classes and classes whose accuracy has changed, least accurate first."""
+    """Return new classes and classes whose accuracy has changed, least accurate first."""
 
     def share(label: str) -> float:
         right, count = report.after[label]
@@ -140,7 +140,7 @@ def _unknown(report: LearnReport) -> list[str]:
 
 
 def detection_text(share: float) -> str:
-    """Return what to expect of the detection of unknown images."""
+    """Return a description of the expected detection of unknown images."""
     text = f"about {100 * share:.0f} % of the images of other classes are detected, at 5 % false alarms"
     return text if share >= FEW_DETECTED else f"{text}: the classes are too similar to rely on it"
 
@@ -176,7 +176,7 @@ def _similar(report: LearnReport) -> list[str]:
 
 
 def _training(report: LearnReport) -> list[str]:
-    """Method and figures of training; with a training-free predictor to compare with, those of both."""
+    """Return the method and the results of training; with a training-free predictor to compare with, those of both."""
     figures = report.training
     if figures is None:
         return []
@@ -276,6 +276,6 @@ def print_info(description: Mapping[str, Any]) -> None:
 
 
 def _measured_with(description: Mapping[str, Any]) -> str:
-    """Say so if images were added since the last measurement."""
+    """Return a note if images were added since the last measurement."""
     measured, images = description.get("measured_images", 0), sum(description["classes"].values())
     return f" (measured with {measured} of {images} images)" if 0 < measured < images else ""

@@ -151,5 +151,5 @@ def print_plan(plan: PlanSummary, title: str) -> None:
 
 
 def _console() -> Console:
-    """A console that is wide if the output is not a terminal."""
+    """Return a console that is wide if the output is not a terminal."""
     return Console(highlight=False, width=None if sys.stdout.isatty() else 220)

@@ -15,7 +15,8 @@ from ...errors import RunFailed, UserError
 from ..estimator import IncrementalClassifier
 from ..labels import nearest
 from ..records import Version
-from ..store import MODEL, ModelFolder, is_model_folder
+from ..store import ModelFolder
+from ..versions import MODEL, is_model_folder
 from .feature_map import feature_map
 from .schemas import Answer, ClassInfo, FeatureMap, ScoredLabel, VersionInfo
 from .uploads import Upload, image_errors

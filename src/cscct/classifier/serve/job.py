@@ -23,7 +23,7 @@ from ...data.registry import Progress
 from ...errors import RunFailed, UserError
 from ...jsontext import to_json
 from ..folder import learn_images
-from ..store import ModelFolder, is_model_folder
+from ..versions import StoredVersions, is_model_folder
 from .staging import StagedBatch, read_batch
 
 STAGING = "staging"
@@ -75,7 +75,7 @@ def message_of(batch: StagedBatch) -> str:
 
 def version_of(path: Path, batch: StagedBatch) -> int | None:
     """Return the number of the version that learned a batch, or None if there is none."""
-    versions = ModelFolder(path).versions() if is_model_folder(path) else []
+    versions = StoredVersions(path).versions() if is_model_folder(path) else []
     return next((version.number for version in versions if batch.tag in version.message), None)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ...errors import UserError, install_hint
-from ..store import is_model_folder
+from ..versions import is_model_folder
 
 MIN_TOKEN_LENGTH = 8
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from ...errors import RunFailed, UserError
 from ...storage import HOLDER, LOCK, make_folder
-from ..store import is_model_folder
+from ..versions import is_model_folder
 from .current import CurrentModel
 from .job import STAGING
 from .learning import LearningJob

@@ -1,4 +1,4 @@
-"""Datasets made of arrays in memory, and kept in one file for other processes."""
+"""Datasets of arrays in memory, and the file that stores them for other processes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def save_arrays(dataset: Dataset, folder: str | Path) -> None:
 
 
 def load_arrays(request: LoadRequest) -> Dataset:
-    """A dataset that `save_arrays` wrote."""
+    """Load a dataset written by `save_arrays`."""
     places = [place / FILE for place in locate(request.data_dir, "arrays")]
     path = next((place for place in places if place.is_file()), None)
     if path is None:

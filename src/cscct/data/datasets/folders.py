@@ -1,4 +1,4 @@
-"""Images in one folder per class: a user's own, and the 100 classes of ImageNet that the paper uses.
+"""Images in class folders: those of users, and the 100 classes of ImageNet used in the paper.
 
 Folders are scanned by the same rules as in `cscct learn`. Files that are not images are left out with a warning;
 damaged images are an error before training, or left out on request.
@@ -34,7 +34,8 @@ class File(NamedTuple):
 
 
 def load_folder(request: LoadRequest) -> Dataset:
-    """DIR/train and DIR/test (or val), or a CSV file; without a test folder, part of each class is set aside."""
+    """Load `DIR/train` and `DIR/test` (or `val`), or a CSV file. Without a test folder, a part of each class becomes
+    the test split."""
     root = _folder_root(request)
     if root.is_file():
         return _load_csv(root, request)
@@ -65,13 +66,13 @@ def load_folder(request: LoadRequest) -> Dataset:
 
 
 def folder_classes(request: LoadRequest) -> tuple[str, ...]:
-    """The classes of a folder of images, without reading the images."""
+    """Return the classes of a folder of images without reading the images."""
     root = _folder_root(request)
     return _checked(root, sorted(set(scan_csv(root).labels))) if root.is_file() else _classes_in(_parts(root)[0])
 
 
 def _load_csv(path: Path, request: LoadRequest) -> Dataset:
-    """Images that a CSV file lists; part of each class is set aside for testing."""
+    """Load images listed in a CSV file. A part of each class becomes the test split."""
     listed = scan_csv(path)
     classes = _checked(path, sorted(set(listed.labels)))
     _warn_of_names(classes, request)
@@ -91,7 +92,7 @@ def _warn_of_names(classes: Sequence[str], request: LoadRequest) -> None:
 
 
 def _parts(root: Path) -> tuple[Path, Path | None]:
-    """The folders with training and with test images."""
+    """Return the folders with training and with test images."""
     splits = find_splits(root)
     return (root, None) if splits is None else (splits.train, splits.test or splits.val)
 
@@ -111,8 +112,8 @@ def _checked(place: Path, classes: Sequence[str]) -> tuple[str, ...]:
 
 
 def load_imagenet_subset(request: LoadRequest) -> Dataset:
-    """Labels are ranks in the sorted list. Only headers and ends of files are read: decoding 126,000 images
-    would take many minutes before the first step of training."""
+    """Load the 100 classes of ImageNet. Labels are ranks in the sorted list. Only headers and ends of files are read:
+    decoding 126,000 images would take many minutes before the first training step."""
     places = locate(request.data_dir, *_SUBSET_NAMES)
     root = next((p for p in places if (p / "train").is_dir() and (p / "val").is_dir()), None)
     if root is None:
@@ -170,7 +171,7 @@ def _folder_root(request: LoadRequest) -> Path:
 
 
 def _visible(folder: Path) -> list[Path]:
-    """Visible entries of a folder. Names are recorded as text, so they have to be valid UTF-8."""
+    """Return the visible entries of a folder. Names are stored as text, so they must be valid UTF-8."""
     return _with_valid_names(visible_entries(folder))
 
 
@@ -195,7 +196,7 @@ def _loose_images(folder: Path) -> list[Path]:
 
 
 def _files(split_dir: Path, classes: Sequence[str]) -> list[File]:
-    """All files in the class folders and their subfolders. A class without a folder is left to the check after
+    """Return all files in the class folders and their subfolders. Missing class folders are reported by the check after
     loading."""
     files: list[File] = []
     for label, name in enumerate(classes):
@@ -208,7 +209,7 @@ def _files(split_dir: Path, classes: Sequence[str]) -> list[File]:
 
 
 def _faults(paths: list[Path], fault: Callable[[Path], str | None], request: LoadRequest) -> dict[Path, InputProblem]:
-    """Problems of files, by path. Threads help because Pillow releases the GIL while it decodes."""
+    """Return the problems of files by path. Threads help because Pillow releases the GIL while it decodes."""
     with warnings.catch_warnings(), ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
         warnings.simplefilter("ignore")  # Pillow warns about unusual but readable files
         problems = {}
@@ -224,7 +225,8 @@ def _faults(paths: list[Path], fault: Callable[[Path], str | None], request: Loa
 
 
 def _refuse_or_warn(root: Path, faults: dict[Path, InputProblem], total: int, request: LoadRequest) -> None:
-    """Damaged images are an error, or left out on request; files that are not images are always left out."""
+    """Raise an error for damaged images or, on request, leave them out with a warning. Files that are not images are
+    always left out."""
     names = {path: str(path.relative_to(root) if path.is_relative_to(root) else path) for path in faults}
     skipped = [names[path] for path, problem in faults.items() if problem.kind == "skipped"]
     damaged = [f"{names[path]} ({problem.text})" for path, problem in faults.items() if problem.kind != "skipped"]
@@ -252,8 +254,8 @@ def _without(
 
 
 def _set_aside(files: list[File], classes: Sequence[str], request: LoadRequest) -> tuple[list[File], list[File]]:
-    """Some images of each class for testing. The draw depends on the seed and the class name alone, so a new
-    class leaves the test images of the others as they were."""
+    """Select some images of each class for testing. The draw depends on the seed and the class name only, so that a new
+    class does not change the test images of the others."""
     if not 0 < request.test_fraction < 1:
         raise UserError(f"The test fraction must lie between 0 and 1, and it is {request.test_fraction}.")
     train: list[File] = []

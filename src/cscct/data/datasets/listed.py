@@ -96,7 +96,7 @@ def _root(title: str, folder: str, names: Sequence[str], request: LoadRequest) -
 
 
 def _lines(file: Path, columns: int) -> list[tuple[int, list[str]]]:
-    """The numbers and fields of the lines of a file that are not empty."""
+    """Return numbers and fields of the non-empty lines of a file."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -109,7 +109,7 @@ def _lines(file: Path, columns: int) -> list[tuple[int, list[str]]]:
 
 
 def _table(file: Path) -> dict[str, str]:
-    """The second column of a file by the first."""
+    """Return the second column of a file by the first."""
     return {fields[0]: fields[1] for _, fields in _lines(file, 2)}
 
 

@@ -47,7 +47,7 @@ class HashingReader:
         return block
 
     def _read_large(self, size: int) -> bytearray:
-        """Read in pieces: a single call on a file in an archive would make a second copy."""
+        """Read in pieces: a single call on a file in an archive would create a second copy."""
         block = bytearray(size)
         with memoryview(block) as view:
             end = 0
