@@ -102,7 +102,7 @@ class Images(Kind):
             steps.append(run_command(*arguments, folder=workdir))
         result = result_of([*steps, check], outside, "learned", f"{len(files)} images; {' '.join(skip + cache)}")
         if len(steps) > 1 and steps[-1].code != 0:
-            result.faults.append(f"accepted once, rejected the second time: {steps[-1].err[-200:]}")
+            result.faults.append(f"accepted once, rejected the second time: {steps[-1].stderr[-200:]}")
         return result
 
     def _draw(self, folder: Path, rng: random.Random) -> list[Path]:

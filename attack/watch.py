@@ -30,10 +30,10 @@ MESSAGE_PREFIXES = ("error: ", "Stopped")
 class CommandResult:
     """Result of a command. code: exit code; None after a timeout, negative after a signal."""
 
-    what: str
+    description: str
     code: int | None
-    out: str
-    err: str
+    stdout: str
+    stderr: str
 
     @property
     def has_message(self) -> bool:

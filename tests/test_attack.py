@@ -72,7 +72,7 @@ def test_changed_numbers_are_detected(tmp_path: Path) -> None:
     kills = Kills(tmp_path / "shared", commands=(LUCIR,))
     (tmp_path / "whole").mkdir()
     assert kills.attack(40, random.Random(1), tmp_path / "whole").faults == []
-    kills.whole[LUCIR]["run/result.json"]["weights_sha256"] = "another"
+    kills.expected[LUCIR]["run/result.json"]["weights_sha256"] = "another"
     (tmp_path / "changed").mkdir()
     (fault,) = kills.attack(40, random.Random(1), tmp_path / "changed").faults
     assert fault.startswith("changed number: run/result.json.weights_sha256")

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -50,12 +50,29 @@ def default_display(quiet: bool = False) -> Display:
     return Display(display_mode(quiet))
 
 
+class _Live(Protocol):
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
 class Terminal:
-    """Messages on standard error. Standard output is reserved for results."""
+    """Messages on standard error, and a live display in a `with` block. Standard output is reserved for results."""
+
+    live: _Live | None = None
 
     def __init__(self, mode: Mode):
         self.console = Console(stderr=True, highlight=False, soft_wrap=mode == "plain")
         self.mode = mode
+
+    def __enter__(self) -> Self:
+        if self.live:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.live:
+            self.live.stop()
 
     def warn(self, message: str) -> None:
         """Print a warning, in every mode."""
@@ -78,6 +95,8 @@ class Display(Terminal, Listener):
         runs: Number of runs.
     """
 
+    live: Progress | None
+
     def __init__(self, mode: Mode, runs: int = 1):
         super().__init__(mode)
         self.runs, self.run = runs, 0
@@ -95,15 +114,6 @@ class Display(Terminal, Listener):
             TextColumn("{task.fields[status]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
         )
         return Progress(*columns, console=self.console, transient=True, refresh_per_second=5, expand=True)
-
-    def __enter__(self) -> Self:
-        if self.live:
-            self.live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.live:
-            self.live.stop()
 
     def reading(self, what: str, done: int, total: int) -> None:
         """Show how many items have been processed, and the remaining time.

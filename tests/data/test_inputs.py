@@ -99,6 +99,17 @@ def test_arrays_of_all_kinds(images: object) -> None:
 
 
 @pytest.mark.parametrize(
+    ("shape", "channels", "count"),
+    [((3, 8, 9), 3, 1), ((3, 8, 9), 1, 3), ((8, 9, 3), 3, 1), ((8, 9, 3), 1, 1), ((8, 9, 1), 1, 1), ((8, 9), 1, 1)],
+)
+def test_arrays_with_a_single_image(shape: tuple[int, ...], channels: int, count: int) -> None:
+    """Only (3, height, width) depends on the channels of the model."""
+    items = as_items(np.zeros(shape, np.uint8), channels)
+    assert len(items) == count
+    assert {item.shape[:2] for item in items} == {(8, 9)}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
     ("images", "told"),
     [
         (np.full((2, 3, 8, 9), 100.0), "have values from 100.0 to 100.0: floats must lie between 0 and 1"),

@@ -8,7 +8,7 @@ from cscct.classifier.folder import LearnResult
 from cscct.classifier.model import ImagePrediction
 from cscct.classifier.report import LearnReport
 from cscct.data.inputs import InputProblem
-from cscct.ui.classifier import predictions_csv, predictions_text, print_learn_result, print_problems
+from cscct.ui.classifier import predictions_csv, predictions_text, print_info, print_learn_result, print_problems
 
 REPORT = LearnReport(
     new=["[bold]fir[/bold]"],
@@ -88,3 +88,29 @@ def test_predictions_with_errors_have_all_columns() -> None:
         "a.jpg: resembles no class; nearest: ash 75.0 %, fir 25.0 %",
         "b.jpg: error: It is empty.",
     ]
+
+
+def test_information_about_a_run_that_learned_more_classes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the new class was measured, the images of the run are not recorded, and times are on one line."""
+    monkeypatch.setenv("COLUMNS", "80")
+    message = "run: lucir+cscct on digits, finished, with a long name of the dataset"
+    versions = [
+        {"number": 0, "current": False, "created": "", "classes": 2, "images": 0, "message": message},
+        {
+            "number": 1,
+            "current": True,
+            "created": "2026-11-18T20:06:55+00:00",
+            "classes": 3,
+            "images": 40,
+            "message": "",
+        },
+    ]
+    classes = {"zero": 20, "one": 20, "two": 30}
+    print_info({"path": "run", "megabytes": 0.5, "classes": classes, "accuracy": {"two": [5, 6]}, "versions": versions})
+    lines = capsys.readouterr().out.splitlines()
+    assert "accuracy   83.3 % (1 of 3 classes measured)" in lines
+    rows = [line.split() for line in lines]
+    assert next(row for row in rows if row[:1] == ["0"])[:3] == ["0", "2", "-"]
+    assert ["1", "(current)", "2026-11-18", "20:06", "3", "40"] in rows

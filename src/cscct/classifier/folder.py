@@ -158,6 +158,27 @@ def existing_model(path: Path) -> ModelFolder:
     return ModelFolder(path)
 
 
+def change_model(path: Path, change: Callable[[IncrementalClassifier], str]) -> int:
+    """Change the model in a folder, and store it as a new version.
+
+    Args:
+        path: The folder.
+        change: Changes the model and returns a description of the change.
+
+    Returns:
+        Number of the new version.
+
+    Raises:
+        UserError: There is no model.
+        RunFailed: Another process changed the model in the meantime, or writing fails.
+    """
+    folder = existing_model(path)
+    before = folder.current()
+    model = folder.load()
+    message = change(model)
+    return folder.commit(model, message, based_on=before)
+
+
 def _model_exists(path: Path) -> bool:
     """Whether a folder contains a model. A folder with other files is an error."""
     if is_model_folder(path):
@@ -338,17 +359,18 @@ def rename_class(path: Path, old: str, new: str) -> int:
     Raises:
         UserError: There is no class `old`, or `new` exists or is not a valid name.
     """
-    folder = existing_model(path)
-    before = folder.current()
-    model = folder.load()
-    labels = {str(label): label for label in model.classes_.tolist()}
-    if old == new and old in labels:
-        raise UserError(f"The class {old!r} already has this name: choose another one.")
-    label: Label = new
-    if isinstance(labels.get(old, old), int):
-        try:
-            label = int(new)
-        except ValueError:
-            raise UserError(f"The labels of this model are integers, and {new!r} is not one.") from None
-    model.rename({labels.get(old, old): label})
-    return folder.commit(model, f"{old} renamed to {new}", based_on=before)
+
+    def rename(model: IncrementalClassifier) -> str:
+        labels = {str(label): label for label in model.classes_.tolist()}
+        if old == new and old in labels:
+            raise UserError(f"The class {old!r} already has this name: choose another one.")
+        label: Label = new
+        if isinstance(labels.get(old, old), int):
+            try:
+                label = int(new)
+            except ValueError:
+                raise UserError(f"The labels of this model are integers, and {new!r} is not one.") from None
+        model.rename({labels.get(old, old): label})
+        return f"{old} renamed to {new}"
+
+    return change_model(path, rename)

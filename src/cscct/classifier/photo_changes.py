@@ -11,7 +11,7 @@ import torch
 
 from ..errors import UserError
 from ..features import ClassStatistics
-from .folder import existing_model, own_label
+from .folder import change_model, existing_model, own_label
 from .labels import Label, as_label, check_one_kind, nearest
 from .photos import ClassPhotos
 from .review import ReviewPhoto, find_photo, photo_image, without_photos
@@ -60,12 +60,12 @@ def move_photos(path: Path, ids: Sequence[str], label: str) -> int:
     Raises:
         UserError: A photo does not exist or cannot be moved. The model is unchanged.
     """
-    folder = existing_model(path)
-    before = folder.current()
-    model = folder.load()
-    moved_to = as_label(own_label(label, model.classes_.tolist()))
-    move(model, ids, moved_to)
-    return folder.commit(model, f"{_count(ids)} moved to {label}", based_on=before)
+
+    def change(model: IncrementalClassifier) -> str:
+        move(model, ids, as_label(own_label(label, model.classes_.tolist())))
+        return f"{_count(ids)} moved to {label}"
+
+    return change_model(path, change)
 
 
 def remove_photos(path: Path, ids: Sequence[str]) -> int:
@@ -81,12 +81,12 @@ def remove_photos(path: Path, ids: Sequence[str]) -> int:
     Raises:
         UserError: A photo does not exist or cannot be removed. The model is unchanged.
     """
-    folder = existing_model(path)
-    before = folder.current()
-    model = folder.load()
-    state, _ = without_photos(model.state_, ids)
-    _restore(model, state)
-    return folder.commit(model, f"{_count(ids)} removed", based_on=before)
+
+    def change(model: IncrementalClassifier) -> str:
+        _restore(model, without_photos(model.state_, ids)[0])
+        return f"{_count(ids)} removed"
+
+    return change_model(path, change)
 
 
 def keep_photos(path: Path, ids: Sequence[str]) -> int:
@@ -102,18 +102,19 @@ def keep_photos(path: Path, ids: Sequence[str]) -> int:
     Raises:
         UserError: A photo does not exist. The model is unchanged.
     """
-    folder = existing_model(path)
-    before = folder.current()
-    model = folder.load()
-    photos = dict(model.state_.photos)
-    for id in ids:
-        label, position = find_photo(model.state_, id)
-        members = list(photos[label].padded(model.statistics_[label].count).photos)
-        members[position] = replace(members[position], confirmed=True)
-        photos[label] = replace(photos[label], photos=tuple(members))
-    thumbnails = {id: image for id, image in model.state_.thumbnails.items() if not id.startswith(tuple(ids))}
-    model.restore_state(replace(model.state_, photos=photos, thumbnails=thumbnails))
-    return folder.commit(model, f"{_count(ids)} confirmed", based_on=before)
+
+    def change(model: IncrementalClassifier) -> str:
+        photos = dict(model.state_.photos)
+        for id in ids:
+            label, position = find_photo(model.state_, id)
+            members = list(photos[label].padded(model.statistics_[label].count).photos)
+            members[position] = replace(members[position], confirmed=True)
+            photos[label] = replace(photos[label], photos=tuple(members))
+        thumbnails = {id: image for id, image in model.state_.thumbnails.items() if not id.startswith(tuple(ids))}
+        model.restore_state(replace(model.state_, photos=photos, thumbnails=thumbnails))
+        return f"{_count(ids)} confirmed"
+
+    return change_model(path, change)
 
 
 def move(model: IncrementalClassifier, ids: Sequence[str], label: Label) -> None:
@@ -165,15 +166,16 @@ def merge_classes(path: Path, names: Sequence[str], into: str) -> int:
     Raises:
         UserError: A class does not exist, or the classes cannot be merged. The model is unchanged.
     """
-    folder = existing_model(path)
-    before = folder.current()
-    model = folder.load()
-    labels = {str(label): label for label in model.classes_.tolist()}
-    for name in (*names, into):
-        if name not in labels:
-            raise UserError(f"There is no class {name!r} in this model. {nearest(name, list(labels))}")
-    merge(model, [labels[name] for name in dict.fromkeys(names)], labels[into])
-    return folder.commit(model, f"{', '.join(dict.fromkeys(names))} merged into {into}", based_on=before)
+
+    def change(model: IncrementalClassifier) -> str:
+        labels = {str(label): label for label in model.classes_.tolist()}
+        for name in (*names, into):
+            if name not in labels:
+                raise UserError(f"There is no class {name!r} in this model. {nearest(name, list(labels))}")
+        merge(model, [labels[name] for name in dict.fromkeys(names)], labels[into])
+        return f"{', '.join(dict.fromkeys(names))} merged into {into}"
+
+    return change_model(path, change)
 
 
 def merge(model: IncrementalClassifier, sources: Sequence[Label], target: Label) -> None:

@@ -129,7 +129,6 @@ Plugin = Annotated[
 SkipBad = Annotated[
     bool, typer.Option("--skip-bad-images", help="Skip damaged image files instead of rejecting the dataset.")
 ]
-ModelDir = Annotated[Path, typer.Argument(metavar="MODEL_DIR", help="Folder of the model.")]
 ModelOrRun = Annotated[Path, typer.Argument(metavar="MODEL_DIR", help="Folder of a model or of a finished run.")]
 Log = Annotated[
     str | None,

@@ -110,8 +110,8 @@ def _list_entry(image: Any) -> list[Item]:
 
 
 def _from_array(array: np.ndarray, channels: int) -> list[Item]:
-    sides = (1,) if channels == 1 else _CHANNELS
-    if array.ndim == 2 or (array.ndim == 3 and (array.shape[-1] in sides or array.shape[0] in sides)):
+    first = (1,) if channels == 1 else _CHANNELS  # of a single image
+    if array.ndim == 2 or (array.ndim == 3 and (array.shape[-1] in _CHANNELS or array.shape[0] in first)):
         array = array[None]
     if array.ndim == 3:
         array = array[..., None]

@@ -105,9 +105,9 @@ def parse_method(text: str) -> tuple[Method, tuple[str, ...]]:
     if name not in METHODS:
         base, _, suffix = name.partition("+")
         if base in METHODS:
-            known = ", ".join(f"+{addon}" for addon in ADDONS)
-            hint = suggest(suffix, ADDONS) or suggest(name, METHODS)
-            raise UserError(f"There is no add-on +{suffix}{hint}; the add-ons are {known}.")
+            addons_known = [f"+{addon}" for addon in ADDONS]
+            hint = suggest(f"+{suffix}", addons_known) or suggest(name, METHODS)
+            raise UserError(f"There is no add-on +{suffix}{hint}; the add-ons are {', '.join(addons_known)}.")
         raise UserError(f"There is no method {name!r}{suggest(name, METHODS)}; `cscct list` shows all methods.")
     if addons and not METHODS[name].trains:
         raise UserError(

@@ -252,7 +252,7 @@ def print_info(description: Mapping[str, Any]) -> None:
             print(f"{key.replace('_', ' '):10} {values.get(key, description[key])}")
     accuracy = description.get("accuracy")
     if accuracy is not None:
-        print(f"{'accuracy':10} {_percent(accuracy, list(accuracy))}{_measured_with(description)}")
+        print(f"{'accuracy':10} {_percent(accuracy, list(accuracy))}{_measured_part(description)}")
     if description.get("unknown_detection") is not None:
         print(f"{'unknown':10} {detection_text(description['unknown_detection'])}")
     classes = Table(box=None, pad_edge=False)
@@ -266,16 +266,21 @@ def print_info(description: Mapping[str, Any]) -> None:
     console.print(classes)
     print()
     versions = Table(box=None, pad_edge=False)
-    for column in ("version", "created", "classes", "images", "message"):
-        versions.add_column(column, justify="right" if column in ("classes", "images") else "left", overflow="fold")
+    for column in ("version", "created (UTC)", "classes", "images", "message"):
+        right = column in ("classes", "images")
+        versions.add_column(column, justify="right" if right else "left", overflow="fold", no_wrap="(" in column)
     for version in description["versions"]:
         number = f"{version['number']}{' (current)' if version['current'] else ''}"
-        row = (number, version["created"], str(version["classes"]), str(version["images"]), version["message"])
+        created = version["created"][:16].replace("T", " ")
+        images = str(version["images"]) if version["number"] else "-"  # of a run, they are not recorded
+        row = (number, created, str(version["classes"]), images, version["message"])
         versions.add_row(*map(Text, row))
     console.print(versions)
 
 
-def _measured_with(description: Mapping[str, Any]) -> str:
-    """Return a note if images were added since the last measurement."""
+def _measured_part(description: Mapping[str, Any]) -> str:
+    """Return a note if classes were not measured, or if images were added since the last measurement."""
+    if len(description["accuracy"]) < len(description["classes"]):
+        return f" ({len(description['accuracy'])} of {count_classes(len(description['classes']))} measured)"
     measured, images = description.get("measured_images", 0), sum(description["classes"].values())
     return f" (measured with {measured} of {images} images)" if 0 < measured < images else ""

@@ -88,6 +88,8 @@ class RunSeries(Display):
 class RunsTable(Terminal):
     """Shows the status of many runs."""
 
+    live: Live | None
+
     def __init__(self, mode: Mode):
         super().__init__(mode)
         self.live = Live(console=self.console, auto_refresh=False, transient=True) if mode == "live" else None
@@ -101,15 +103,6 @@ class RunsTable(Terminal):
         self.started = time.monotonic()
         self.before = sum(self._share(name) for name in self.runs)
         return self
-
-    def __enter__(self) -> RunsTable:
-        if self.live:
-            self.live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.live:
-            self.live.stop()
 
     def __call__(self, status: StudyStatus, changed: str | None) -> None:
         if changed is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any, Self
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -25,6 +25,8 @@ class TrialsDisplay(Terminal):
         mode: `live`, `plain` or `quiet`.
     """
 
+    live: Progress | None
+
     def __init__(self, mode: Mode):
         super().__init__(mode)
         columns = (TextColumn("{task.description}"), BarColumn(bar_width=18), TextColumn("{task.fields[status]}"))
@@ -32,15 +34,6 @@ class TrialsDisplay(Terminal):
         self.bar = self.live.add_task("starting", total=1, status="") if self.live else None
         self.started = time.monotonic()
         self.before: float | None = None  # trials that were done when this process started
-
-    def __enter__(self) -> Self:
-        if self.live:
-            self.live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.live:
-            self.live.stop()
 
     def show(self, progress: TuningProgress) -> None:
         """Show the progress of the study."""
