@@ -81,7 +81,7 @@ class Learner:
         self.similarity = torch.empty(0)
         self.previous_means = torch.empty(0)
         resets = any(stage.reset == "network" for stage in (config.train, *config.stages.values()))
-        self.initial = copy.deepcopy(self.network.backbone.state_dict()) if resets else None
+        self.initial = copy.deepcopy((network.backbone.state_dict(), network.head.scale.data)) if resets else None
 
     def learn(
         self,
@@ -304,7 +304,9 @@ class Learner:
         elif stage.reset in ("head", "network"):
             self.network.head.reset(source)
         if stage.reset == "network" and self.initial is not None:
-            self.network.backbone.load_state_dict(self.initial)
+            weights, scale = self.initial
+            self.network.backbone.load_state_dict(weights)
+            self.network.head.scale.data.copy_(scale)
         if stage.pool == "balanced" and name == "train":
             self._herd(task)
 
