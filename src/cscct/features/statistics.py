@@ -155,7 +155,7 @@ def eigendecomposition(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """
     try:
         values, basis = torch.linalg.eigh(matrix)
-    except torch.linalg.LinAlgError:
+    except RuntimeError:  # LinAlgError, which is one
         from scipy.linalg import eigh
 
         decomposed = eigh(matrix.double().numpy(), driver="evr")

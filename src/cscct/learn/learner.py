@@ -106,7 +106,7 @@ class Learner:
         if not self.config.network.train_backbone:
             self._collect(task, listener)
             return
-        context = self._context(task)
+        context = self.context(task)
         if resume is None:
             self._begin_task(context, ready)
         stages = list(self.config.stages_of(task).items()) if ready is None else []
@@ -139,7 +139,8 @@ class Learner:
         else:
             load_first_task(self, ready)
 
-    def _context(self, task: Task) -> TaskContext:
+    def context(self, task: Task) -> TaskContext:
+        """Return a task as extensions see it, without a teacher."""
         return TaskContext(
             network=self.network,
             task=task,
