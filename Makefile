@@ -62,9 +62,9 @@ pictures: $(VENV)/.installed-dev
 	$(BIN)/python docs/serving_pictures.py
 	$(BIN)/python docs/comparison_pictures.py
 
-# Twenty kills a base, and of a classifier that learns, instead of three.
+# Twenty kills of a run of every method, and of a classifier that learns.
 soak: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 CSCCT_KILLS=20 $(BIN)/python -m pytest -n $(WORKERS) tests/runs/test_resume.py tests/cli/test_classifier.py -k killed -v
+	OMP_NUM_THREADS=1 CSCCT_KILLS=20 $(BIN)/python -m pytest -n $(WORKERS) tests/runs/test_kills.py tests/cli/test_classifier.py -k killed -v
 
 # Kills, damage and fuzzed inputs. The counts go to attack/results.json and from there to docs/reliability.md.
 SEED ?= 1

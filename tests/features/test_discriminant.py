@@ -57,3 +57,15 @@ def test_lda_selects_more_shrinkage_for_fewer_samples() -> None:
         losses = [sum(model.calibration(shrinkage).loss for model in models) for shrinkage in SHRINKAGES]
         selected.append(SHRINKAGES[int(np.argmin(losses))])
     assert selected[1] < 0.5 < selected[0]
+
+
+@pytest.mark.parametrize("shape", [WIDE, TALL])
+def test_lda_if_the_first_algorithm_does_not_converge(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a network with dead channels."""
+    expected = lda(statistics(classes(5, shape)), 0.1)
+
+    def fail(_: torch.Tensor) -> None:
+        raise torch.linalg.LinAlgError("did not converge")
+
+    monkeypatch.setattr(torch.linalg, "eigh", fail)
+    torch.testing.assert_close(lda(statistics(classes(5, shape)), 0.1).weight, expected.weight, rtol=1e-4, atol=1e-4)

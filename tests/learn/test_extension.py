@@ -123,10 +123,31 @@ def test_model_of_a_run_keeps_the_state(whole: Path, tmp_path: Path) -> None:
     assert list(training.task_sizes) == [2, 2, 2]
 
 
-def test_state_must_consist_of_tensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Recorder, "begin_task", lambda self, context: self.state.update(list=[1]))
+@pytest.mark.parametrize("event", ["begin_task", "end_task"])
+def test_state_must_consist_of_tensors(event: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reported before anything is written."""
+    monkeypatch.setattr(Recorder, event, lambda self, context: self.state.update(list=[1]))
+    with pytest.raises(UserError, match="keeps a list under"):
+        run(tmp_path / "runs" / "run", settings())
+    assert not list(tmp_path.iterdir())
+
+
+def test_state_of_later_events_must_consist_of_tensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Recorder, "after_step", lambda self, context: self.state.update(list=[1]))
     with pytest.raises(RunFailed, match="keeps a list under"):
-        run(tmp_path / "run", settings())
+        run(tmp_path / "run", settings("checkpoint.minutes=0"))
+
+
+def test_few_images_are_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`end_task` is tried with one image of each class, with which it may fail."""
+    real = Recorder.end_task
+
+    def need_many(self: Recorder, context: TaskContext) -> None:
+        assert sum(len(batch.labels) for batch in context.batches("new", 10)) >= 32
+        real(self, context)
+
+    monkeypatch.setattr(Recorder, "end_task", need_many)
+    assert run(tmp_path / "run", settings())["status"] == "finished"
 
 
 def test_state_keeps_its_memory_format() -> None:

@@ -94,7 +94,9 @@ def test_joint_restarts_from_the_same_weights() -> None:
     initial = {name: tensor.clone() for name, tensor in learner.network.backbone.named_parameters()}
     for task in learner.stream.tasks:
         learner.learn(task, Silent())
+        learner.network.head.scale.data.mul_(1 if task is learner.stream.tasks[-1] else 2)
     for name, parameter in learner.network.backbone.named_parameters():
         torch.testing.assert_close(parameter, initial[name], rtol=0, atol=1e-20)
+    assert learner.network.head.scale.item() == 1
     pool = learner.pools.pool(learner.stream.tasks[-1], "all")
     assert len(pool) == 6 * 16

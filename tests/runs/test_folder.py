@@ -161,7 +161,8 @@ def test_a_damaged_result_is_reported(content: bytes, tmp_path: Path) -> None:
 
 
 def test_a_config_edited_after_a_checkpoint_is_detected(tmp_path: Path) -> None:
-    from runs.test_resume import halfway, small
+    from interrupted import small
+    from runs.test_resume import halfway
 
     settings = small("lucir", "checkpoint.minutes=0")
     halfway(tmp_path / "run", settings)

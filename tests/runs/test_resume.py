@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import resource
 import signal
 from collections.abc import Callable
@@ -12,11 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from conftest import Silent, run_command, settings_for, signal_plugin, without_timings
+from conftest import Silent, settings_for, signal_plugin
 from cscct.config import Settings
 from cscct.errors import Interrupted, RunFailed, UserError
 from cscct.learn.protocol import complete
-from cscct.methods import EXTENSIONS, METHODS
+from cscct.methods import METHODS
 from cscct.runs import folder as folder_module
 from cscct.runs.checkpoints import Checkpoints
 from cscct.runs.exemplars import load_exemplars
@@ -25,53 +24,7 @@ from cscct.runs.folder import RunFolder
 from cscct.runs.runner import execute
 from cscct.storage import HOLDER, locked
 from cscct.studies.datasets import load_dataset
-
-BASES = ("icarl", "lucir", "podnet")
-SMALL = ("train.epochs=2", "data.train_per_class=24", "data.classes=6", "protocol.base=2", "runtime.threads=1")
-FINE = ("finetune.epochs=2",)
-EVERY_STEP = "checkpoint.minutes=0"
-KILLS = int(os.environ.get("CSCCT_KILLS", "3"))  # `make soak` asks for more
-
-
-def small(base: str, *sets: str) -> Settings:
-    settings = settings_for(f"{base}+cscct", "digits", *SMALL, *(FINE if base == "podnet" else ()), *sets)
-    return complete(settings, load_dataset(settings, None, print))
-
-
-def go(
-    folder: Path, settings: Settings, stop: Callable[[], bool] = lambda: False, cache: FirstTaskCache | None = None
-) -> tuple[dict[str, Any], Silent]:
-    listener = Silent()
-    dataset = load_dataset(settings, None, print)
-    run = RunFolder(folder)
-    return execute(settings, dataset, run, listener, listener.warnings.append, cache, stop), listener
-
-
-def history(folder: Path) -> list[dict[str, Any]]:
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return [{k: v for k, v in json.loads(line).items() if k != "images_per_second"} for line in lines]
-
-
-def same(expected: Path, actual: Path, *, trained: bool = True) -> None:
-    """Check that two runs are identical. The result contains the hash of the weights. trained: also the first task."""
-    results = [json.loads((folder / "result.json").read_text()) for folder in (expected, actual)]
-    assert results[0]["status"] == "finished"
-    assert without_timings(results[0]) == without_timings(results[1])
-    assert [line for line in history(expected) if trained or line["task"]] == history(actual)
-    for path in sorted((expected / "tasks").iterdir()):
-        assert path.read_bytes() == (actual / "tasks" / path.name).read_bytes()
-    assert not (actual / "checkpoints").exists()
-
-
-class After:
-    """Requests a stop at the n-th call."""
-
-    def __init__(self, steps: int):
-        self.left = steps
-
-    def __call__(self) -> bool:
-        self.left -= 1
-        return self.left == 0
+from interrupted import BASES, EVERY_STEP, SMALL, After, go, same, small
 
 
 @pytest.fixture(scope="module")
@@ -143,65 +96,28 @@ def stopped_and_continued(folder: Path, settings: Settings) -> None:
     same(folder / "whole", folder / "run")
 
 
-EXTENDED = [name for name, method in METHODS.items() if {"extension", "stages"} & set(method.settings)]
-
-
-@pytest.mark.parametrize("name", EXTENDED)
-def test_methods_with_state_and_stages(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method(name: str, tmp_path: Path) -> None:
     """Stopped in every task and stage, and with a shared first task: identical weights and state of the extension."""
-    chosen = METHODS[name].settings
-    sets = [f"stages.{stage}.epochs=2" for stage in chosen.get("stages", {})]
-    sets += FINE if "finetune" in chosen else ()
-    for extension in chosen.get("extension", {}):
-        sets += [f"extension.{extension}.samples=6"] if "samples" in EXTENSIONS[extension].__dataclass_fields__ else []
-    addon = "+ct" if METHODS[name].grows else "+cscct"
-    settings = settings_for(name + addon, "digits", *SMALL, *sets)
-    settings = complete(settings, load_dataset(settings, None, print))
+    settings = small(name)
+    trains = METHODS[name].trains
     go(tmp_path / "whole", settings)
     cache, stops, finished = FirstTaskCache(tmp_path / "first"), 0, False
     while not finished:
         try:
-            go(tmp_path / "stopped", settings, After(3), cache)
+            go(tmp_path / "stopped", settings, After(3 if trains else 1), cache)
             finished = True
         except Interrupted:
             stops += 1
-    assert stops >= 3
-    assert len(list((tmp_path / "first").iterdir())) == 1
-    go(tmp_path / "shared", settings, cache=cache)
-    expected = load_exemplars(tmp_path / "whole").extension
-    assert bool(expected) == ("extension" in chosen and name != "a-gem")
-    for run in ("stopped", "shared"):
-        same(tmp_path / "whole", tmp_path / run, trained=run == "stopped")
-        state = load_exemplars(tmp_path / run).extension
-        assert state.keys() == expected.keys()
-        assert all(torch.equal(state[key], expected[key]) for key in expected)
-
-
-@pytest.mark.parametrize("base", BASES)
-def test_killed_at_random_instants(base: str, tmp_path: Path) -> None:
-    """SIGKILL with checkpoints after every step. The kills are spread over the whole run."""
-    epochs = 2 + KILLS
-    more = [f"train.epochs={epochs}"]
-    go(tmp_path / "whole", small(base, *more))
-    sets = [*SMALL, *(FINE if base == "podnet" else ()), *more, EVERY_STEP]
-    arguments = [argument for text in sets for argument in ("--set", text)]
-    arguments = ["run", f"{base}+cscct", "digits", *arguments, "--out", "run"]
-    rng = random.Random(f"{base}{KILLS}")
-    checkpoints = Checkpoints(tmp_path / "run" / "checkpoints")
-    total, written = 7 * epochs + 2, 0  # an epoch has 7 steps in all tasks together; and each task but the last an end
-    for kill in range(KILLS):
-        after = max(1, total * (kill + 1) // (KILLS + 1) - rng.randint(0, 2) - written)
-        after = 0 if kill % 4 == 3 else after  # while it starts or reads the checkpoint
-        plugin = signal_plugin(tmp_path / f"kill{kill}.py", "run", after=after, wait=rng.uniform(0.001, 0.05))
-        killed = run_command(tmp_path, *arguments, "--quiet", "--plugin", plugin.name)
-        assert killed.returncode == -signal.SIGKILL, killed.stderr
-        newest = checkpoints.latest(print)
-        written = checkpoints._numbers()[-1]
-        arguments = ["resume", "run"]
-    assert newest.state["task"] == 2
-    done = run_command(tmp_path, "resume", "run", "--quiet")
-    assert (done.returncode, done.stderr) == (0, "")
-    same(tmp_path / "whole", tmp_path / "run")
+    assert stops >= (3 if trains else 2)
+    assert bool(load_exemplars(tmp_path / "whole").extension) == (
+        "extension" in METHODS[name].settings and name != "a-gem"
+    )
+    same(tmp_path / "whole", tmp_path / "stopped")
+    if trains:
+        assert len(list((tmp_path / "first").iterdir())) == 1
+        go(tmp_path / "shared", settings, cache=cache)
+        same(tmp_path / "whole", tmp_path / "shared", trained=False)
 
 
 def die_at(point: int, folder: Path, settings: Settings) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .left_out import Groups, LeftOutSamples, select_samples
 from .linear import Calibration, LinearPredictor, calibrate
-from .statistics import ClassStatistics, Spectrum, counts_and_means, gram_matrix, gram_spectrum
+from .statistics import ClassStatistics, Spectrum, counts_and_means, eigendecomposition, gram_matrix, gram_spectrum
 
 SHRINKAGES = [1 / (1 + 2.0**-k) for k in range(-7, 9)]  # candidates, from 1/129 to 256/257
 FIRST_CANDIDATE = 6  # where the search starts: 1/3
@@ -96,7 +96,7 @@ class GaussianClasses:
         self.covariance: Tensor | None = None
         if len(self.centre) >= WIDE and 2 * sum(map(len, blocks)) >= len(self.centre):
             self.covariance = gram_matrix(blocks) / self.freedom
-            values, basis = torch.linalg.eigh(self.covariance.float())
+            values, basis = eigendecomposition(self.covariance.float())
             values = values.clamp(min=0)
         else:
             values, basis = gram_spectrum(blocks)

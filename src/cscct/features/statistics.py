@@ -144,6 +144,25 @@ class Spectrum(NamedTuple):
     basis: Tensor  # (d, r): eigenvectors as columns
 
 
+def eigendecomposition(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the eigenvalues, in ascending order, and the eigenvectors of a symmetric matrix.
+
+    The algorithm of torch is fast, but may not converge if many channels are constant, as in a network whose training
+    has diverged. Another algorithm is then used.
+
+    Args:
+        matrix: Shape (d, d).
+    """
+    try:
+        values, basis = torch.linalg.eigh(matrix)
+    except RuntimeError:  # LinAlgError, which is one
+        from scipy.linalg import eigh
+
+        decomposed = eigh(matrix.double().numpy(), driver="evr")
+        values, basis = (torch.from_numpy(part).to(matrix.dtype) for part in decomposed)
+    return values, basis
+
+
 def gram_spectrum(blocks: Sequence[Tensor]) -> Spectrum:
     """Return the eigendecomposition of AᵀA, where A is the concatenation of the blocks.
 
@@ -157,11 +176,11 @@ def gram_spectrum(blocks: Sequence[Tensor]) -> Spectrum:
     """
     if sum(map(len, blocks)) < blocks[0].shape[1]:
         rows = torch.cat(list(blocks))
-        values, left = torch.linalg.eigh(rows @ rows.T)
+        values, left = eigendecomposition(rows @ rows.T)
         nonzero = values > 1e-12 * values.amax()
         values = values[nonzero]
         return Spectrum(values, rows.T @ (left[:, nonzero] / values.sqrt()))
-    values, basis = torch.linalg.eigh(gram_matrix(blocks))
+    values, basis = eigendecomposition(gram_matrix(blocks))
     nonzero = values > 1e-12 * values.amax()
     return Spectrum(values[nonzero], basis[:, nonzero])
 
@@ -235,5 +254,5 @@ def inverse_of_sum(rows: Tensor, identity: Tensor, constant: Tensor) -> tuple[Te
     ones = torch.ones(1, rows.shape[1], dtype=rows.dtype)
     span = torch.linalg.qr(torch.cat([rows, ones]).T).Q  # (d, r)
     inner, sums = rows @ span, span.sum(dim=0)
-    values, vectors = torch.linalg.eigh(inner.T @ inner + constant * torch.outer(sums, sums))
+    values, vectors = eigendecomposition(inner.T @ inner + constant * torch.outer(sums, sums))
     return (span @ vectors).T, 1 - identity / (values + identity).clamp(min=1e-6 * identity)

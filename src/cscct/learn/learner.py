@@ -81,7 +81,7 @@ class Learner:
         self.similarity = torch.empty(0)
         self.previous_means = torch.empty(0)
         resets = any(stage.reset == "network" for stage in (config.train, *config.stages.values()))
-        self.initial = copy.deepcopy(self.network.backbone.state_dict()) if resets else None
+        self.initial = copy.deepcopy((network.backbone.state_dict(), network.head.scale.data)) if resets else None
 
     def learn(
         self,
@@ -106,7 +106,7 @@ class Learner:
         if not self.config.network.train_backbone:
             self._collect(task, listener)
             return
-        context = self._context(task)
+        context = self.context(task)
         if resume is None:
             self._begin_task(context, ready)
         stages = list(self.config.stages_of(task).items()) if ready is None else []
@@ -139,7 +139,8 @@ class Learner:
         else:
             load_first_task(self, ready)
 
-    def _context(self, task: Task) -> TaskContext:
+    def context(self, task: Task) -> TaskContext:
+        """Return a task as extensions see it, without a teacher."""
         return TaskContext(
             network=self.network,
             task=task,
@@ -304,7 +305,9 @@ class Learner:
         elif stage.reset in ("head", "network"):
             self.network.head.reset(source)
         if stage.reset == "network" and self.initial is not None:
-            self.network.backbone.load_state_dict(self.initial)
+            weights, scale = self.initial
+            self.network.backbone.load_state_dict(weights)
+            self.network.head.scale.data.copy_(scale)
         if stage.pool == "balanced" and name == "train":
             self._herd(task)
 

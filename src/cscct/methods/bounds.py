@@ -1,16 +1,17 @@
-"""Bounds that every method is compared with: no protection against forgetting, all images, and the memory alone."""
+"""Bounds that every method is compared with: no protection against forgetting, all images, and the memory alone.
+
+Network and loss are those of `replay`, so that they differ from it by the images alone.
+"""
 
 from .base import Method, register
-
-_SETTINGS = {"loss": {"cross_entropy": {}}, "predict": {"predictor": "classifier"}}
-_NETWORK = {"head": "linear", "relu_head": True, "imprint": "none", "freeze_old": False}
+from .replay import REPLAY
 
 FINETUNE = register(
     Method(
         name="finetune",
         summary="lower bound: cross-entropy on the new images only, without a memory",
         family="bounds",
-        settings={"network": _NETWORK, "memory": {"per_class": 0}, **_SETTINGS},
+        settings={**REPLAY.settings, "memory": {"per_class": 0}},
         preset_from="lucir",
     )
 )
@@ -20,7 +21,7 @@ JOINT = register(
         name="joint",
         summary="upper bound: after each task, a new network is trained on all images of all classes seen",
         family="bounds",
-        settings={"network": _NETWORK, "train": {"reset": "network"}, "memory": {"policy": "all"}, **_SETTINGS},
+        settings={**REPLAY.settings, "train": {"reset": "network"}, "memory": {"policy": "all"}},
         preset_from="lucir",
     )
 )
@@ -32,10 +33,9 @@ GDUMB = register(
         summary="after each task, a new network is trained on a random balanced memory only",
         family="bounds",
         settings={
-            "network": _NETWORK,
+            **REPLAY.settings,
             "train": {"pool": "balanced", "reset": "network"},
             "memory": {"herding": "random"},
-            **_SETTINGS,
         },
         preset_from="lucir",
     )

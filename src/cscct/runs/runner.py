@@ -23,8 +23,9 @@ from ..learn.learner import Learner
 from ..learn.plan import Resume
 from ..learn.protocol import complete, with_precision
 from ..learn.state import first_task_tensors
+from ..learn.trial import try_parts
 from ..plugins import explain_plugin_error
-from ..storage import DISK_FULL, UNUSABLE, locked, tensors_sha256
+from ..storage import DISK_FULL, UNUSABLE, created, locked, tensors_sha256
 from ..structs import Task
 from .checkpointing import CheckpointWriter
 from .checkpoints import Checkpoint
@@ -86,9 +87,8 @@ def execute(
         return _Execution(settings, dataset, follower, Listener(), ignore, first_tasks, stop, group).run()
     with _os_errors_explained(folder.path):
         folder.check_usable()
-        folder.path.mkdir(parents=True, exist_ok=True)
         # The lock is held before the state is read: another process may just have finished the run
-        with locked(folder.path), tracking(runtime.log, folder.path) as trackers:
+        with created(folder.path), locked(folder.path), tracking(runtime.log, folder.path) as trackers:
             listeners = Listeners([listener or Listener(), *trackers])
             return _Execution(settings, dataset, folder, listeners, warn, first_tasks, stop, group, origin).run()
 
@@ -145,6 +145,7 @@ class _Execution:
         every = self.settings.checkpoint.minutes * 60
         writer = CheckpointWriter(learner, record, self.folder, every, self.stop, self.warn)
         if saved is None:
+            try_parts(learner)
             self.folder.create(self.settings)
             self.folder.remember_origin(*self.origin)
         first, resume = (0, None) if saved is None else writer.restore(saved)

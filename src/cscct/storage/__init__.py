@@ -15,7 +15,7 @@ from .files import (
     write_bytes,
     write_text,
 )
-from .locks import HOLDER, LOCK, lock_holder, locked
+from .locks import HOLDER, LOCK, created, lock_holder, locked
 from .tensors import plain_tensors, read_tensors, save_tensors
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "append_line",
     "check_free_space",
     "check_not_link",
+    "created",
     "file_sha256",
     "json_sha256",
     "lock_holder",

@@ -15,6 +15,25 @@ LOCK, HOLDER = ".lock", ".lock-holder"
 
 
 @contextmanager
+def created(folder: Path) -> Iterator[None]:
+    """Create a folder and its parents. Those that were created are removed at the end if nothing but a lock is in them.
+
+    Args:
+        folder: The folder, which may exist.
+    """
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            if missing and [path.name for path in folder.iterdir()] == [LOCK]:
+                (folder / LOCK).unlink()
+            for path in missing:
+                path.rmdir()  # fails if the folder contains anything
+
+
+@contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of an existing folder.
 
