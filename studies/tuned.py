@@ -156,7 +156,9 @@ class Study:
             writer.writeheader()
             writer.writerows(rows[key] for key in sorted(rows, key=lambda key: (key[0], int(key[1]))))
         print(f"{trials_path(self.name).name} has {len(rows)} trials.")
-        variants = dict.fromkeys(["", "tuned", "tuned CSCCT", *(arm["variant"] for arm in self.content.get("arms", ()))])
+        variants = dict.fromkeys(
+            ["", "tuned", "tuned CSCCT", *(arm["variant"] for arm in self.content.get("arms", ()))]
+        )
         folders = {variant: self.folder / variant_folder(variant) for variant in variants}
         arguments = [f"{folder}={variant}" for variant, folder in folders.items() if folder.exists()]
         if arguments:
