@@ -64,6 +64,7 @@ CSCCT = {
     "loss.ct.temperature": "0.1:4:log",
     "loss.ct.form": "official,batchmean",
 }
+OPTIONS = ExecutionOptions(jobs=1, in_process=True)
 TRIAL_COLUMNS = ("method", "trial", "state", "seeds", "tasks", "value", "seconds", "settings", "error")
 Values = dict[str, Any]
 
@@ -110,7 +111,7 @@ class Study:
             values: Values = json.loads(max(complete, key=lambda row: float(row["value"]))["settings"])
             return values
         tuning, trials = self.tuning(method), self.content["tuning"]["trials"]
-        result = tune_settings(tuning, trials, ExecutionOptions(jobs=1, in_process=True), None, hooks()).result
+        result = tune_settings(tuning, trials, OPTIONS, None, hooks(), prune=self.content["tuning"]["prune"]).result
         if result.best is None:
             raise RuntimeError(f"No trial of {method} is complete.")
         return result.best.settings

@@ -165,7 +165,8 @@ class TrialScheduler(Scheduler):
         running = next((run.name for run in self.active[number] if self.status.states.get(run.name) == "running"), None)
         completed = self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         unfinished = results[-1].get("status") != "finished"
-        if self.prune and running and unfinished and below_median(value, step, completed):
+        warm = 2 * step > len(results[0]["task_sizes"])  # fewer tasks say little about the others
+        if self.prune and running and unfinished and warm and below_median(value, step, completed):
             self.cancel(running)
 
     def _trial(self, number: int) -> FrozenTrial:
