@@ -91,7 +91,7 @@ def answer_in_words() -> str:
         f"{better} of {total_balanced} above, {worse} below.**"
     )
     sentences.append(
-        "In points of average incremental accuracy against the same base, with 95 % intervals over 3 to 5 class orders: "
+        "In points of average incremental accuracy against the same base, with 95 % intervals over 3 to 5 orders: "
         f"from scratch (ResNet-14, 58 classes) CSCCT with published weights adds {published('from-scratch')}; on the "
         f"upper part of a pretrained network (100 classes) {published('pretrained')}; on digits (10 classes) "
         f"{published('digits')}."
