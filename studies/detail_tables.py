@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 from read_records import (
     BASES,
+    HARMONIC,
     LAST,
     PREDICTIONS,
     REGIMES,
     by_seed,
     difference,
     gain_at_best,
+    gains_by_seed,
     interval,
     markdown,
     mean,
@@ -19,9 +21,11 @@ from read_records import (
     read,
     read_csv,
     signed,
+    with_harmonic,
 )
 
 from cscct.analysis.statistics import AVERAGE
+from cscct.methods import split_method
 
 KINDS = {  # losses that act on features, by kind
     "classification": ("cross_entropy", "balanced_cross_entropy", "margin_ranking", "nca"),
@@ -46,6 +50,41 @@ def single_seed_curves(study: str) -> str:
     row = next(row for row in rows if int(row["tasks"]) == longest)
     classes = [str(int(row["B"]) + i * int(row["C"])) for i in range(longest)]
     return markdown(["classes seen", *classes, "average"], lines)
+
+
+def earlier_forms() -> str:
+    """Gains of another form of an add-on and of the default form, on the same seeds."""
+    lines = []
+    for study, title in REGIMES.items():
+        rows = with_harmonic(read(study, variants=True))
+        plain = [row for row in rows if not row["variant"]]
+        for method, variant in dict.fromkeys((row["method"], row["variant"]) for row in rows if row["variant"]):
+            base = split_method(method)[0]
+            form = [row for row in rows if (row["method"], row["variant"]) == (method, variant)]
+            seeds = by_seed(form, method, AVERAGE).keys()
+            earlier = [*form, *(row for row in plain if row["method"] == base)]
+            current = [row for row in plain if row["method"] in (method, base) and row["seed"] in seeds]
+            line = [title, f"`{method}`, {variant}", str(len(seeds))]
+            for metric in (AVERAGE, HARMONIC, "act"):
+                line += [interval(difference(selected, method, base, metric)) for selected in (earlier, current)]
+            lines.append(line)
+    header = ["", "other form", "seeds", "average", "default", "harmonic", "default", "ACT", "default"]
+    return markdown(header, lines)
+
+
+def varied_setting(study: str, column: str, variants: Sequence[str], title: str) -> str:
+    """Gains on digits for each value of a setting. The default value is that of the study of digits."""
+    rows = [*read("digits"), *read(f"digits-{study}")]
+    settings = sorted({int(row[column]) for row in rows})
+    lines = []
+    for base, method in ((base, base + addon) for base in ("icarl", "lucir") for addon in variants):
+        line, gains = [f"`{method}`"], []
+        for setting in settings:
+            selected = [row for row in rows if int(row[column]) == setting]
+            line.append(interval(difference(selected, method, base, AVERAGE)))
+            gains.append(gains_by_seed(selected, method, base))
+        lines.append([*line, interval(paired_by_seed(gains[-1], gains[0], method))])
+    return markdown([title, *map(str, settings), f"change from {settings[0]} to {settings[-1]}"], lines)
 
 
 def precision() -> str:

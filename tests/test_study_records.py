@@ -2,6 +2,7 @@
 
 import csv
 import importlib.util
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch.nn.functional as F
 
 import cscct
 from conftest import run_quietly
+from cscct.analysis.statistics import Difference
 from cscct.losses import TERMS
 from cscct.methods import ADDONS, METHODS
 from cscct.studies.grid import parse_study, plan_study
@@ -240,3 +242,120 @@ def test_the_probe_measures_active_losses(
         assert len(shares) == terms
         assert sum(shares) == pytest.approx(1, abs=1e-3)
     assert {row["what"] for row in rows if row["of"] == "old"} >= {"drift", "within", "between"}
+
+
+def test_length_of_the_evidence() -> None:
+    """At most 2,000 words, without tables and commands."""
+    text = re.sub("```.*?```", "", (FOLDER.parent / "docs" / "evidence.md").read_text(), flags=re.DOTALL)
+    lines = [line for line in text.splitlines() if not line.startswith(("|", "<!--"))]
+    assert len(" ".join(lines).split()) <= 2000
+
+
+TRIALS = [
+    {"method": "lucir", "trial": str(number), "state": state, "value": str(value), "settings": settings}
+    for number, state, value, settings in (
+        (0, "complete", 50.5, '{"loss.less_forget.weight": 5.0}'),
+        (1, "complete", 52.25, '{"loss.less_forget.weight": 12.3456}'),
+        (2, "pruned", 60, '{"loss.less_forget.weight": 9.0}'),
+    )
+]
+
+
+def test_tables_of_tuned_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arms are told apart by their variants, and only complete trials can be the best."""
+    tables = load("tuned_tables")
+    average = "average_incremental_accuracy"
+    rows = [
+        {"method": method, "variant": variant, "seed": str(seed), "status": "finished", average: str(value + seed)}
+        for seed in (11, 12, 13)
+        for method, variant, value in (
+            ("lucir", "", 50),
+            ("lucir", "tuned", 51),
+            ("lucir+cscct", "", 49),
+            ("lucir+cscct", "tuned", 51.5 + 0.1 * seed),
+        )
+    ]
+    for name, content in (("tuned-digits", rows), ("trials-digits", TRIALS)):
+        with (tmp_path / f"{name}.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, [*content[0]])
+            writer.writeheader()
+            writer.writerows(content)
+    monkeypatch.setattr(tables, "RECORDS", tmp_path)
+    monkeypatch.setattr(sys.modules["read_records"], "RECORDS", tmp_path)
+    (line,) = tables.tuned_gains().splitlines()[2:]
+    cells = [cell.strip() for cell in line.split("|")[1:-1]]
+    assert cells[:5] == ["digits", "`lucir`", "3", "+1.00", "-1.00"]
+    assert cells[5:7] == ["+1.70 [+1.45, +1.95]", "+2.70 [+2.45, +2.95]"]  # 0.1 * 4.303 / sqrt(3) on each side
+    (line,) = tables.trials().splitlines()[2:]
+    cells = [cell.strip() for cell in line.split("|")[1:-1]]
+    assert cells == ["digits", "`lucir`", "3 (1)", "50.50", "52.25", "less_forget.weight 12.3"]
+
+
+def test_verdicts() -> None:
+    tables = load("tuned_tables")
+    for low, high, positive, verdict in (
+        (0.1, 1, True, "supported"),
+        (-1, -0.1, True, "contradicted"),
+        (-1, 0.1, True, "not seen"),
+        (0.1, 1, False, "contradicted"),
+        (-1, -0.1, False, "supported"),
+        (None, None, True, "open (one seed)"),
+    ):
+        assert tables.verdict(Difference("", 0.0, low, high), positive) == verdict
+
+
+def test_the_harmonic_mean_of_means() -> None:
+    """New tasks have 60 and 30 after a first task of 90, old ones 50 on average."""
+    row = {"tasks": "3", "curve": "90.00 1.00 1.00", "act": "60", "apt": "50"}
+    records = load("read_records")
+    assert float(records.with_harmonic([row])[0][records.HARMONIC]) == pytest.approx(2 * 50 * 45 / 95)
+
+
+def test_tuned_studies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tunes, reports, records, and continues from the records without the folder of the trials."""
+    tuned = load("tuned")
+    monkeypatch.setattr(tuned, "RECORDS", tmp_path)
+    small = {"train.epochs": 1, "data.train_per_class": 10, "data.classes": 4, "B": 2, "C": 2, "runtime.threads": 1}
+    content = {
+        "dataset": "digits",
+        "bases": ["lucir"],
+        "tuning": {"seeds": [101], "trials": 2, "validation": 0.2, "prune": True},
+        "seeds": [11, 12],
+        "set": small,
+    }
+    study = tuned.Study("digits", tmp_path / "runs", content, None)
+    assert [arm[:2] for arm in study.arms("lucir")][3:] == [
+        ("tuned", "lucir"),
+        ("tuned", "lucir+cscct"),
+        ("tuned CSCCT", "lucir+cscct+balanced"),
+    ]
+    study.report()
+    rows = [row for method in ("lucir", "lucir+cscct") for row in study.trials(method)]
+    assert [(row["method"], row["trial"], row["state"]) for row in rows] == [
+        ("lucir", "0", "complete"),
+        ("lucir", "1", "complete"),
+        ("lucir+cscct", "0", "complete"),
+        ("lucir+cscct", "1", "complete"),
+    ]
+    runs = sorted(str(path.parent.relative_to(tmp_path / "runs")) for path in tmp_path.glob("runs/*/*/result.json"))
+    assert len([run for run in runs if not run.startswith("tuning")]) == 12
+    best = study.weights("lucir")
+    config = read_config(tmp_path / "runs" / "tuned" / "lucir+cscct-seed12" / "config.yaml")
+    assert config["loss"]["less_forget"]["weight"] == best["loss.less_forget.weight"]
+    assert config["data"]["validation"] is None
+    monkeypatch.setattr(tuned.subprocess, "run", lambda *arguments, **options: None)
+    study.record()
+    monkeypatch.setattr(tuned, "tune_settings", None)  # must not be called
+    assert tuned.Study("digits", tmp_path / "empty", content, None).weights("lucir") == best
+
+
+@pytest.mark.parametrize("name", ["digits", "pretrained"])
+def test_defaults_are_in_the_tuned_ranges(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first trial has the default weights."""
+    tuned = load("tuned")
+    study = tuned.Study(name, tmp_path, read_config(FOLDER / "tuned" / f"{name}.yaml"), None)
+    monkeypatch.setattr(tuned.Study, "weights", lambda self, method: {})
+    for base in ("icarl", "lucir", "podnet"):
+        assert study.tuning(base).defaults()
+        assert study.tuning(f"{base}+cscct").defaults()
+    assert not {101, 102, 103, 1, 2, 3, 4, 5} & set(study.content["seeds"])

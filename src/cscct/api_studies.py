@@ -162,7 +162,8 @@ def tune(
         trials: Number of trials of the study, with those that `out` already contains.
         seeds: Seeds of the runs of each trial. Report results with other seeds.
         metric: Metric on validation images whose mean over the seeds is maximised.
-        prune: Whether a trial is stopped after a task if it is below the median of the completed trials.
+        prune: Whether a trial is stopped after a task if it is below the median of completed ones, from the second half
+            of its first run on.
         settings: Settings of all runs by dotted name; `data.validation` is required.
         jobs: Number of simultaneous trials, in separate processes if it is more than one.
         out: Folder of the study; by default a new folder in `runs/`. A study in it is continued.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from conftest import run_command, signal_plugin
 from cscct.errors import RunFailed, UserError
 from cscct.studies import trials as trials_module
 from cscct.studies.space import parse_option, search_space
-from cscct.studies.trials import below_median, running_values
+from cscct.studies.trials import TrialScheduler, below_median, running_values
 from cscct.studies.tuning import Tuning
 from cscct.yamltext import parse_override
 
@@ -199,3 +200,35 @@ def test_trials_in_several_processes(tmp_path: Path) -> None:
     done = run_command(tmp_path, *WORDS, *WEIGHT, "--trials", "2", "--jobs", "2", "--out", "out")
     assert done.returncode == 0, done.stderr
     assert [trial["state"] for trial in read(tmp_path / "out")["trials"]] == ["complete"] * 2
+
+
+def test_processes_that_start_together_share_the_trials(tmp_path: Path) -> None:
+    """No trial is executed twice, and no process reports what another has reported."""
+    words = (*WORDS, *WEIGHT, "--trials", "4", "--out", "out")
+    with ThreadPoolExecutor() as pool:
+        done = list(pool.map(lambda _: run_command(tmp_path, *words), range(2)))
+    assert [process.returncode for process in done] == [0, 0], [process.stderr for process in done]
+    assert not any("warn" in process.stderr.lower() or "Skipped" in process.stderr for process in done)
+    assert [trial["state"] for trial in read(tmp_path / "out")["trials"]] == ["complete"] * 4
+    executed = [
+        line.split()[1] for process in done for line in process.stderr.splitlines() if line.startswith("trial ")
+    ]
+    assert sorted(executed) == ["0", "1", "2", "3"]
+    assert not list((tmp_path / "out").glob(".*trial*"))
+
+
+def test_a_trial_belongs_to_one_process(tmp_path: Path) -> None:
+    """From before its first run is started; a process that has ended gives it up."""
+    spec = tuning(tmp_path / "out", {"loss.csc.weight": "1:2"})
+    study = spec.open()
+    schedulers = [
+        TrialScheduler(spec, study, 1, None, None, prune=False, report=print, warn=print, stop=lambda: False)  # type: ignore[arg-type]
+        for _ in range(2)
+    ]
+    trial = schedulers[0]._next()
+    assert trial is not None
+    assert schedulers[1]._next() is None
+    schedulers[0]._release(trial.number)
+    again = schedulers[1]._next()
+    assert again is not None
+    assert again.number == trial.number

@@ -42,7 +42,8 @@ def tune(
         ),
     ] = "average_incremental_accuracy",
     prune: Annotated[
-        bool, typer.Option("--prune/--no-prune", help="Stop a trial after a task if it is below the median of others.")
+        bool,
+        typer.Option("--prune/--no-prune", help="Stop trials below the median, from half of their tasks on."),
     ] = True,
     out: options.Out = None,
     data_dir: options.DataDir = None,

@@ -55,7 +55,6 @@ LUCIR = register(
             },
             "predict": {"predictor": "classifier"},
         },
-        addon_settings={"balanced_cross_entropy": {"replaces_base_loss": True}},
     )
 )
 

@@ -45,8 +45,15 @@ def history(result: TuningResult) -> ReportFigure:
         axes = figure.add_subplot()
         handles: list[Artist] = []
         for state, (_, marker, colour) in KINDS.items():
-            points = [(t.number, t.value) for t in result.trials if t.state == state and t.value is not None]
-            handles += axes.plot(*zip(*points, strict=True) if points else ([], []), marker, color=colour, markersize=5)
+            # The value of a pruned trial is of fewer tasks: it is drawn on the lower edge, without a value.
+            points = [
+                (t.number, t.value if state == "complete" else 0.02)
+                for t in result.trials
+                if t.state == state and t.value is not None
+            ]
+            transform = axes.transData if state == "complete" else axes.get_xaxis_transform()
+            values = zip(*points, strict=True) if points else ([], [])
+            handles += axes.plot(*values, marker, color=colour, markersize=5, transform=transform)
         handles += axes.step(*zip(*best, strict=True) if best else ([], []), where="post", color=COLOURS[1])
         axes.set(xlabel="trial", ylabel="objective on validation images (%)")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -61,7 +68,7 @@ def history(result: TuningResult) -> ReportFigure:
         figure,
         table,
         f"{about}. {summary}",
-        f"{about}. Pruned trials: the value at which they were stopped.",
+        f"{about}. Pruned trials have no value: they are marked on the lower edge.",
     )
 
 

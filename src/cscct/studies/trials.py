@@ -6,6 +6,7 @@ import statistics
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
@@ -13,7 +14,7 @@ from ..metrics import summarize
 from ..seeding import derive
 from .execution import ignore_status
 from .plan import PlannedRun
-from .scheduler import Executor, Scheduler, in_use
+from .scheduler import Executor, Scheduler, StudyStatus, in_use
 from .tuning import JOURNAL, Tuning, file_lock
 
 if TYPE_CHECKING:
@@ -118,6 +119,14 @@ class TrialScheduler(Scheduler):
         self.reported: dict[int, int] = {}  # last reported step
         self.resumed = False  # whether trials of dead processes have been looked for
         self.lock = file_lock(tuning.folder / JOURNAL, "creation")
+        self.claims: dict[int, Any] = {}  # locks of active trials
+
+    def run(self) -> StudyStatus:
+        try:
+            return super().run()
+        finally:
+            for number in list(self.claims):
+                self._release(number)
 
     def refill(self) -> None:
         """Report finished tasks, prune, and start trials while there are free slots."""
@@ -156,7 +165,8 @@ class TrialScheduler(Scheduler):
         running = next((run.name for run in self.active[number] if self.status.states.get(run.name) == "running"), None)
         completed = self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         unfinished = results[-1].get("status") != "finished"
-        if self.prune and running and unfinished and below_median(value, step, completed):
+        warm = 2 * step > len(results[0]["task_sizes"])  # fewer tasks say little about the others
+        if self.prune and running and unfinished and warm and below_median(value, step, completed):
             self.cancel(running)
 
     def _trial(self, number: int) -> FrozenTrial:
@@ -171,7 +181,8 @@ class TrialScheduler(Scheduler):
             begun = [t for t in self.study.get_trials(deepcopy=False) if t.state != TrialState.WAITING]
             if not self.resumed or len(begun) >= self.trials:
                 for trial in begun:
-                    if trial.state == TrialState.RUNNING and trial.number not in self.active and not self._held(trial):
+                    waiting = trial.state == TrialState.RUNNING and trial.number not in self.active
+                    if waiting and not self._held(trial) and self._claim(trial.number):
                         return trial
                 self.resumed = True
             if len(begun) >= self.trials:
@@ -181,11 +192,31 @@ class TrialScheduler(Scheduler):
                 # The seed depends on the trial: a study that was killed continues as if it had not been.
                 self.study.sampler = TPESampler(seed=derive(len(begun), "trial") % 2**32, constant_liar=True)
             distributions = {parameter.key: parameter.distribution() for parameter in self.tuning.parameters}
-            return self._trial(self.study.ask(distributions).number)
+            number = self.study.ask(distributions).number
+            self._claim(number)
+            return self._trial(number)
 
     def _held(self, trial: FrozenTrial) -> bool:
-        """Return whether another process works on a trial."""
+        """Return whether another process works on a run of a trial, also one that its own process left behind."""
         return any(in_use(run) for run in self.tuning.runs(trial.number, trial.params))
+
+    def _claim(self, number: int) -> bool:
+        """Take a trial, from before its first run is started until it ends. Return False if another process has it."""
+        from filelock import Timeout
+
+        lock = file_lock(self.tuning.folder / JOURNAL, f"trial-{number:04}")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            return False
+        self.claims[number] = lock
+        return True
+
+    def _release(self, number: int) -> None:
+        lock = self.claims.pop(number, None)
+        if lock is not None:
+            Path(lock.lock_file).unlink(missing_ok=True)
+            lock.release()
 
     def _begin(self, trial: FrozenTrial) -> None:
         try:
@@ -218,7 +249,7 @@ class TrialScheduler(Scheduler):
             self._end(number, {"cancelled": "pruned"}.get(state, state), message)
 
     def _end(self, number: int, state: str, message: str = "", value: float | None = None) -> None:
-        """Store how a trial ended. Another process may have done it."""
+        """Store how a trial ended."""
         from optuna.trial import Trial, TrialState
 
         ended = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}[state]
@@ -227,6 +258,7 @@ class TrialScheduler(Scheduler):
         if ended == TrialState.FAIL and not self._trial(number).state.is_finished():
             Trial(self.study, self._trial(number)._trial_id).set_user_attr("error", message)
         self.study.tell(number, value if ended == TrialState.COMPLETE else None, ended, skip_if_finished=True)
+        self._release(number)
         self.active.pop(number, None)
         self._notify(self._trial(number))
 

@@ -74,7 +74,7 @@ def print_tuning(result: TuningResult) -> None:
     for name in ("trial", *keys, "value", "state", "time"):
         table.add_column(name, justify="left" if name == "state" else "right", overflow="fold")
     for trial in result.ranked()[:SHOWN]:
-        value = "-" if trial.value is None else f"{trial.value:.2f}"
+        value = f"{trial.value:.2f}" if trial.value is not None and trial.state == "complete" else "-"
         values = [_text(trial.settings.get(key)) for key in keys]
         table.add_row(str(trial.number), *values, value, trial.state, clock(trial.seconds))
     Console(highlight=False, width=None if sys.stdout.isatty() else 220).print(table)
