@@ -191,7 +191,6 @@ def _child(function: Callable[[], None], folder: Path, out: int, err: int) -> No
         os.dup2(err, 2)
         set_stream("stdout", open(1, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
         set_stream("stderr", open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False))  # noqa: SIM115
-        _renew_threads()
         function()
         code = 0
     except SystemExit as end:
@@ -204,13 +203,6 @@ def _child(function: Callable[[], None], folder: Path, out: int, err: int) -> No
             with suppress(BaseException):
                 stream.flush()
         os._exit(code)
-
-
-def _renew_threads() -> None:
-    """Replace the thread pool of torch, which is unusable after a fork, before several threads use it."""
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.set_num_threads(1)
 
 
 def set_stream(name: str, stream: IO[str] | None) -> None:

@@ -57,3 +57,37 @@ def test_cores_are_limited_by_the_quota_of_the_container(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content)
     assert available_cores(tmp_path) == cores
+
+
+FORKS = """
+import os, sys, threading, torch, cscct
+
+def work():
+    together.wait()
+    try:
+        torch.ones(40_000).add_(1)
+    except RuntimeError as error:
+        errors.append(error)
+
+torch.set_num_threads(2)
+torch.ones(40_000).add_(1)
+failed = 0
+for _ in range(50):
+    child = os.fork()
+    if child == 0:
+        errors, together = [], threading.Barrier(24)
+        threads = [threading.Thread(target=work) for _ in range(24)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        os._exit(bool(errors))
+    failed += os.waitpid(child, 0)[1] != 0
+sys.exit(bool(failed))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_threads_of_a_forked_process_can_compute_at_the_same_time() -> None:
+    """Else they replace the thread pool of torch at the same time, and some find none: most children fail."""
+    assert subprocess.run([sys.executable, "-c", FORKS], check=False).returncode == 0

@@ -6,7 +6,7 @@
     model = cscct.load(run.path)
 
 What is named here is imported when it is first used, so that `import cscct` takes no time. The import sets how threads
-of OpenMP wait, unless the user has set it (see `cscct.threads`).
+of OpenMP wait, unless the user has set it, and lets forked processes renew the threads of torch (see `cscct.threads`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .lazy import lazy_exports
-from .threads import limit_spinning
+from .threads import limit_spinning, renew_after_fork
 
 if TYPE_CHECKING:
     from .analysis.tables import ResultsTable as ResultsTable
@@ -76,3 +76,4 @@ def __dir__() -> list[str]:
 
 
 limit_spinning()
+renew_after_fork()

@@ -1,9 +1,11 @@
-"""Threads of the CPU: how many a process uses by default, and how they wait for each other. Does not import torch."""
+"""Threads of the CPU: how many a process uses by default, how they wait for each other, and what a fork leaves of them.
+Does not import torch."""
 
 from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import MutableMapping
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +28,22 @@ def limit_spinning(environment: MutableMapping[str, str] = os.environ) -> None:
     """
     if not any(name in environment for name in WAIT_POLICIES):
         environment.update(WAITING)
+
+
+def renew_after_fork() -> None:
+    """Let processes that are forked from this one replace the thread pool of torch before they start threads.
+
+    A fork leaves the pool unusable, and torch replaces it at its next use. If several threads use it first at the same
+    time, for example those that decode images or answer requests, one of them may find no pool and fail.
+    """
+    if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
+        os.register_at_fork(after_in_child=_renew_pool)
+
+
+def _renew_pool() -> None:
+    torch = sys.modules.get("torch")
+    if hasattr(torch, "set_num_threads"):  # neither missing nor half imported
+        torch.set_num_threads(torch.get_num_threads())
 
 
 def default_threads() -> int:
