@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from ..data.inputs import Item, as_items, item_name
@@ -59,6 +58,7 @@ class Model:
     backbone: str | nn.Module | None
     state_: ModelState
     classes_: NDArray[Any]
+    n_features_in_: int
     _novelty: NoveltyDetector | None
 
     @property
@@ -253,6 +253,8 @@ class Model:
         """Features and logits of images, from one pass of the network."""
         self._require_classes()
         if self.backbone is None:
+            from sklearn.utils.validation import validate_data
+
             X = validate_data(self, images, dtype=np.float32, reset=False)
             return ImageOutputs(torch.from_numpy(np.array(X)), torch.empty(len(X), 0))
         outputs = self.reader_.read(as_items(images, self.reader_.format.channels))
@@ -287,6 +289,9 @@ class Model:
         return [[(labels[i], float(row[i])) for i in best] for row, best in zip(probabilities, order, strict=True)]
 
     def _require_classes(self) -> None:
-        check_is_fitted(self, "classes_")
+        if not hasattr(self, "classes_"):
+            from sklearn.exceptions import NotFittedError
+
+            raise NotFittedError("This model has learned nothing yet: call learn or fit first.")
         if not len(self.classes_):
             raise UserError("This model has no classes: learn some first.")

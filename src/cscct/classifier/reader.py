@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -49,7 +50,7 @@ class NetworkReader:
     """A network prepared for inference, and the image format it reads.
 
     Args:
-        network: The network; it is copied for inference.
+        network: The network; it is copied for inference and must not change.
         format: How it reads images.
         device: Where inference runs.
         batch_size: Images per forward pass.
@@ -68,8 +69,12 @@ class NetworkReader:
     ):
         self.network, self.format, self.device, self.batch_size = network, format, device, batch_size
         self.precision, self.fold = precision, fold
-        self.inference = for_inference(network, fold=fold).to(device)
         self._precision = precision_context(precision, device)
+
+    @cached_property
+    def inference(self) -> Network:
+        """Copy of the network for inference; made when first needed."""
+        return for_inference(self.network, fold=self.fold).to(self.device)
 
     @property
     def features(self) -> int:
