@@ -27,10 +27,10 @@ OLD, NEW = 50, 5  # classes of the first task and of the second, the one that is
 @dataclass(frozen=True)
 class Size:
     threads: int
-    exemplars: int = 20  # of each old class; 25 times as many images of each new one, 5 times as many to test each
+    exemplars: int = 10  # of each old class; 25 times as many images of each new one, 5 times as many to test each
     depth: int = 32
     batch: int = 128
-    epochs: int = 2
+    epochs: int = 1
     rounds: int = 3  # of what is repeated; and one before them that does not count
     tiny: bool = False
 
@@ -107,7 +107,7 @@ def random_dataset(train: list[int], test: list[int]) -> Dataset:
 
 
 def second_task_dataset(size: Size) -> Dataset:
-    """Of old classes only the exemplars, which the memory keeps all: 1,000, 2,500 new and 5,500 test images in full."""
+    """Of old classes only the exemplars, all of them in the memory: 500, 1,250 new and 2,750 test images by default."""
     counts = [size.exemplars] * OLD + [25 * size.exemplars] * NEW
     return random_dataset(counts, [5 * size.exemplars] * len(counts))
 
