@@ -36,7 +36,7 @@ from textbook import textbook_rounds, trained
 
 def against_textbook(size: Size) -> tuple[dict[str, list[float]], Learner, Network]:
     """Return images per second of the loops of the package and of the textbook, measured in turns, one epoch each."""
-    few = replace(size, exemplars=max(1, size.exemplars * 2 // 5), epochs=size.rounds + 1)
+    few = replace(size, exemplars=min(8, size.exemplars), epochs=size.rounds + 1)
     dataset = second_task_dataset(few)
     learner, settings = after_first_task("lucir+cscct", few, dataset)
     task, network, teacher = learner.stream.tasks[1], learner.network, learner.network.frozen_copy()
@@ -155,7 +155,10 @@ def forms_of_the_teacher(size: Size) -> dict[str, float]:
 def measure(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
     # Memory first, while this process is small: the peak of a child process includes the memory of its parent.
     results: dict[str, Any] = {"peak memory, GB": alone(peak_of_a_run, size)["GB"]}
+    say(f"peak memory: {results['peak memory, GB']:.2f} GB")
+    size = replace(size, rounds=min(2, size.rounds))
     rates, learner, teacher = against_textbook(size)
+    say("compared with the textbook")
     results["images/s"] = rates
     for batch in (size.batch, 8 * size.batch):
         results[f"CSC+CT / LUCIR step, batch {batch}"] = share_of_terms(

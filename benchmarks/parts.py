@@ -27,10 +27,10 @@ OLD, NEW = 50, 5  # classes of the first task and of the second, which is measur
 @dataclass(frozen=True)
 class Size:
     threads: int
-    exemplars: int = 20  # per old class; new classes have 25 times as many images, the test split 5 times as many
+    exemplars: int = 10  # per old class; new classes have 25 times as many images, the test split 5 times as many
     depth: int = 32
     batch: int = 128
-    epochs: int = 2
+    epochs: int = 1
     rounds: int = 3  # repetitions, after a warm-up that is not counted
     tiny: bool = False
 
@@ -107,8 +107,7 @@ def random_dataset(train: list[int], test: list[int]) -> Dataset:
 
 
 def second_task_dataset(size: Size) -> Dataset:
-    """Return a dataset for the second task of CIFAR-100. Of old classes it has only the exemplars: 1,000 images, with
-    2,500 new ones and 5,500 test images in full."""
+    """Return a dataset for the second task of CIFAR-100: 500 exemplars, 1,250 new and 2,750 test images by default."""
     counts = [size.exemplars] * OLD + [25 * size.exemplars] * NEW
     return random_dataset(counts, [5 * size.exemplars] * len(counts))
 

@@ -16,7 +16,6 @@ from cscct.structs import Batch, Output, Step, Task
 LOSSES = [loss for loss in vars(losses).values() if inspect.isfunction(loss) and "cscct.losses." in loss.__module__]
 MODULES = (losses.ControlledTransfer, losses.CrossSpaceClustering, losses.Term, losses.WeightedSum)
 EXTENSION_API = (Batch, ClassStatistics, Head, LinearPredictor, Output, Step, Task, View, *MODULES, *LOSSES)
-INHERITED = ("get_params", "set_params", "get_metadata_routing", "score")  # documented by scikit-learn
 
 
 def public_names() -> dict[str, Any]:
@@ -32,7 +31,7 @@ def callables() -> Iterator[tuple[str, Any]]:
         elif inspect.isclass(value):
             for method, function in inspect.getmembers(value, inspect.isfunction):
                 in_package = function.__module__.startswith("cscct") and method in dir(value)
-                if in_package and not method.startswith("_") and method not in INHERITED:
+                if in_package and not method.startswith("_"):
                     yield f"{name}.{method}", function
 
 

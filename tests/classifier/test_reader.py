@@ -1,6 +1,9 @@
 """Features of images, with the pretrained network."""
 
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +13,11 @@ from cscct import IncrementalClassifier, UserError
 from cscct.classifier.networks import backbone_module, build_reader, transform_for
 from cscct.classifier.reader import NetworkReader
 from cscct.data.inputs import ItemReader
+from cscct.learn.evaluation import infer
 from cscct.nets import efficientnet
 from cscct.nets.resnet import pool
 from cscct.storage import save_tensors
-from small_models import pictures
+from small_models import Colours, pictures
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +41,57 @@ def test_features_do_not_depend_on_the_batch(reader: NetworkReader) -> None:
     images = list(pictures((200, 60, 60), 4))
     together = reader.read(images).features
     torch.testing.assert_close(reader.read(images[2:3]).features, together[2:3], atol=1e-5, rtol=1e-4)
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(threads)
+
+
+def threads_of_passes(reader: NetworkReader, monkeypatch: pytest.MonkeyPatch) -> set[tuple[int, int]]:
+    """Thread of each forward pass, and the threads of its operations; filled when images are read."""
+    found: set[tuple[int, int]] = set()
+    started = threading.Barrier(2, timeout=60)
+
+    def observed(*arguments: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread() and len(found) < 2:
+            started.wait()  # two passes run at the same time
+        found.add((threading.get_ident(), torch.get_num_threads()))
+        return infer(*arguments)
+
+    monkeypatch.setattr("cscct.classifier.reader.infer", observed)
+    return found
+
+
+def test_images_are_divided_among_threads(
+    reader: NetworkReader, two_threads: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Order, errors and progress are those of one thread."""
+    (tmp_path / "broken.jpg").write_bytes(b"no image")
+    images = [*pictures((200, 60, 60), 12), tmp_path / "broken.jpg", *pictures((60, 60, 200), 12, 1)]
+    torch.set_num_threads(1)
+    expected = reader.read(images)
+    torch.set_num_threads(2)
+    found, progress = threads_of_passes(reader, monkeypatch), []
+    outputs = reader.read(images, lambda *arguments: progress.append(arguments[1:]))
+    assert {operations for _, operations in found} == {1}
+    assert len(found) == 2
+    assert torch.get_num_threads() == 2
+    assert outputs.digests == expected.digests
+    assert outputs.readable == expected.readable == [*range(12), *range(13, 25)]
+    assert outputs.errors.keys() == {12}
+    torch.testing.assert_close(outputs.features, expected.features, atol=1e-5, rtol=1e-4)
+    assert progress == [(min(3 * step, 25), 25) for step in range(1, 10)]
+
+
+def test_modules_of_users_run_in_one_thread(two_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = build_reader(Colours(), 8, torch.device("cpu"), 3)
+    found = threads_of_passes(reader, monkeypatch)
+    reader.read(list(pictures((200, 60, 60), 9)))
+    assert found == {(threading.get_ident(), 2)}
 
 
 def test_saved_model_needs_no_weights_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

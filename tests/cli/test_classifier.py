@@ -114,6 +114,19 @@ def test_predict_in_a_new_process(trained: Any, pictures: Path) -> None:
     assert done.stderr == ""
 
 
+def test_predict_imports_no_package_that_it_does_not_need(trained: Any, pictures: Path) -> None:
+    """The import of scikit-learn takes about as long as that of torch."""
+    large = {"sklearn", "scipy", "pandas", "matplotlib", "torch._dynamo"}
+    code = (
+        "import atexit, sys; from cscct.cli import main; "
+        f"atexit.register(lambda: print(*({large} & sys.modules.keys()), file=sys.stderr)); main()"
+    )
+    command = [sys.executable, "-c", code, "predict", str(trained[0]), str(pictures / "queries"), "--json", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert len(json.loads(done.stdout)) == len(trained[1][2])
+    assert done.stderr == "\n"
+
+
 def test_undo(trained: Any, model: Path, pictures: Path) -> None:
     assert "version 2, with 3 classes" in stdout_of("undo", model)
     assert predict(model, pictures / "queries") == trained[1][1]

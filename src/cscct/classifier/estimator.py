@@ -13,15 +13,13 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 from torch import nn
 
 from ..data.registry import Progress
 from ..errors import UserError
 from ..learn.device import choose_device
 from ..progress import default_display
+from .conventions import ClassifierConventions
 from .labels import Label, as_label, as_labels, check_one_kind, select_labels
 from .learning import learn_step
 from .model import Model
@@ -36,7 +34,7 @@ from .training_images import TrainingImages, read_training_images
 EMPTY = ModelState(None, {}, None, {}, None)
 
 
-class IncrementalClassifier(Model, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class IncrementalClassifier(Model, ClassifierConventions):
     """Image classifier that learns classes one after another, or many at once, and keeps all it has learned.
 
     With a training-free method (`lda`, `ncm`, `ridge`, ...), a pretrained network computes features and the classifier
@@ -318,6 +316,9 @@ class IncrementalClassifier(Model, ClassifierMixin, BaseEstimator):  # type: ign
 
     def _read(self, images: Any, labels: Any, progress: Progress) -> TrainingImages:
         if self.backbone is None:
+            from sklearn.utils.multiclass import check_classification_targets
+            from sklearn.utils.validation import validate_data
+
             X, y = validate_data(self, images, labels, dtype=np.float32, reset=not hasattr(self, "classes_"))
             check_classification_targets(y)
             return TrainingImages(torch.from_numpy(np.array(X)), as_labels(y, len(X)))

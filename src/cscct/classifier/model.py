@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from ..data.inputs import Item, as_items, item_name
@@ -59,6 +59,7 @@ class Model:
     backbone: str | nn.Module | None
     state_: ModelState
     classes_: NDArray[Any]
+    n_features_in_: int
     _novelty: NoveltyDetector | None
 
     @property
@@ -196,11 +197,12 @@ class Model:
             progress: Called with a description, the number of images done and the total.
         """
         self._require_classes()
-        size = self.reader_.batch_size
+        size = 4 * self.reader_.batch_size  # the reader decodes some images while the network runs on others
         rate = FALSE_ALARMS if unknown is True else float(unknown)
         threshold = self.novelty_.calibration.threshold(rate) if rate else None
         for start in range(0, len(items), size):
-            outputs = self.reader_.read(items[start : start + size])
+            done = partial(_progress_from, progress, start, len(items))
+            outputs = self.reader_.read(items[start : start + size], done)
             log_probabilities = self.log_probabilities(outputs)
             best = iter(self._best(log_probabilities, top))
             scores: Iterator[float | None] = iter([None] * len(outputs.readable))
@@ -213,7 +215,6 @@ class Model:
                     score = next(scores)
                     flag = None if score is None or threshold is None else score > threshold
                     yield ImagePrediction(name, tuple((str(label), p) for label, p in next(best)), flag, score)
-            progress("predicting", min(start + size, len(items)), len(items))
 
     def suggest(self, images: Any, count: int = 20) -> list[Suggestion]:
         """Rank unlabelled images by how useful their labels are: unsure predictions, and images that differ.
@@ -253,6 +254,8 @@ class Model:
         """Features and logits of images, from one pass of the network."""
         self._require_classes()
         if self.backbone is None:
+            from sklearn.utils.validation import validate_data
+
             X = validate_data(self, images, dtype=np.float32, reset=False)
             return ImageOutputs(torch.from_numpy(np.array(X)), torch.empty(len(X), 0))
         outputs = self.reader_.read(as_items(images, self.reader_.format.channels))
@@ -287,6 +290,14 @@ class Model:
         return [[(labels[i], float(row[i])) for i in best] for row, best in zip(probabilities, order, strict=True)]
 
     def _require_classes(self) -> None:
-        check_is_fitted(self, "classes_")
+        if not hasattr(self, "classes_"):
+            from sklearn.exceptions import NotFittedError
+
+            raise NotFittedError("This model has learned nothing yet: call learn or fit first.")
         if not len(self.classes_):
             raise UserError("This model has no classes: learn some first.")
+
+
+def _progress_from(progress: Progress, start: int, total: int, _: str, done: int, __: int) -> None:
+    """Report the progress of reading a part of the images as that of predicting all of them."""
+    progress("predicting", start + done, total)

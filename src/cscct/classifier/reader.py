@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from threading import Barrier
 
 import numpy as np
 import torch
@@ -17,6 +21,10 @@ from ..errors import UserError
 from ..learn.device import precision_context
 from ..learn.evaluation import infer
 from ..nets import Network, for_inference
+from ..nets.custom import CustomBackbone
+
+STREAM_BATCH = 16  # images of a forward pass of a stream: large enough to be fast, small enough to divide few images
+MAX_STREAMS = 8  # each holds the activations of a batch
 
 
 @dataclass(frozen=True)
@@ -45,14 +53,23 @@ class ImageOutputs:
             raise next(iter(self.errors.values()))
 
 
+@dataclass(frozen=True)
+class _Pass:
+    """One pass over some images: hash of the pixels or error of each, and outputs for those without an error."""
+
+    digests: list[bytes | UserError]
+    features: Tensor
+    logits: Tensor
+
+
 class NetworkReader:
     """A network prepared for inference, and the image format it reads.
 
     Args:
-        network: The network; it is copied for inference.
+        network: The network; it is copied for inference and must not change.
         format: How it reads images.
         device: Where inference runs.
-        batch_size: Images per forward pass.
+        batch_size: Images per forward pass; at most 16 where several passes run at the same time.
         precision: Name of the numerical precision; see `numerics.precision`.
         fold: Whether batch norms are folded into convolutions.
     """
@@ -68,8 +85,12 @@ class NetworkReader:
     ):
         self.network, self.format, self.device, self.batch_size = network, format, device, batch_size
         self.precision, self.fold = precision, fold
-        self.inference = for_inference(network, fold=fold).to(device)
         self._precision = precision_context(precision, device)
+
+    @cached_property
+    def inference(self) -> Network:
+        """Copy of the network for inference; made when first needed."""
+        return for_inference(self.network, fold=self.fold).to(self.device)
 
     @property
     def features(self) -> int:
@@ -90,23 +111,17 @@ class NetworkReader:
         Returns:
             Outputs of the readable images, and the errors of the others.
         """
-        reader = ItemReader(items, self.format)
-        chunks = [range(start, min(start + self.batch_size, len(items))) for start in _starts(items, self.batch_size)]
-        outputs = ImageOutputs(torch.empty(0, self.features), torch.empty(0, self.network.head.classes))
-        features, logits = [outputs.features], [outputs.logits]
-        depth = 0 if len(chunks) < 2 else reader.prefetch
-        for chunk, pixels in zip(chunks, prefetch(lambda i: reader.pixels(chunks[i]), len(chunks), depth), strict=True):
-            readable = []
-            for index, image in zip(chunk, pixels, strict=True):
-                if isinstance(image, UserError):
-                    outputs.errors[index] = image
+        features, logits = [torch.empty(0, self.features)], [torch.empty(0, self.network.head.classes)]
+        outputs = ImageOutputs(features[0], logits[0])
+        for chunk, passed in self._passes(items):
+            for index, digest in zip(chunk, passed.digests, strict=True):
+                if isinstance(digest, UserError):
+                    outputs.errors[index] = digest
                 else:
-                    readable.append(image)
                     outputs.readable.append(index)
-                    outputs.digests.append(_digest(image))
-            if readable:
-                for rows, batch in zip((features, logits), self._forward(reader.normalized(readable)), strict=True):
-                    rows.append(batch)
+                    outputs.digests.append(digest)
+            features.append(passed.features)
+            logits.append(passed.logits)
             progress("reading images", chunk[-1] + 1, len(items))
         return replace(
             outputs,
@@ -115,19 +130,66 @@ class NetworkReader:
             groups=[group_of(items[index]) for index in outputs.readable],
         )
 
+    def _passes(self, items: Sequence[Item]) -> Iterator[tuple[range, _Pass]]:
+        """Yield consecutive indices of images and the pass over them.
+
+        On a CPU with several threads, images are divided among streams, which decode them and run the network, each in
+        its share of the threads. No stream waits for another, unlike the threads of an operation. Elsewhere, images are
+        decoded while the network runs.
+        """
+        threads = torch.get_num_threads() if self.device.type == "cpu" else 1
+        size = self.batch_size if threads == 1 else min(self.batch_size, STREAM_BATCH)
+        chunks = [range(start, min(start + size, len(items))) for start in range(0, len(items), size)]
+        streams = min(threads, len(chunks), MAX_STREAMS)
+        if isinstance(self.network.backbone, CustomBackbone):  # may not support several threads
+            streams = 1
+        if streams > 1:
+            reader, network = ItemReader(items, self.format, workers=1), self.inference
+
+            def pass_over(number: int) -> _Pass:
+                return self._pass(reader, network, reader.pixels(chunks[number]))
+
+            with (
+                _torch_threads(streams, threads) as pool,
+                closing(prefetch(pass_over, len(chunks), 2 * streams, pool)) as passes,
+            ):
+                yield from zip(chunks, passes, strict=True)
+            return
+        reader = ItemReader(items, self.format)
+        depth = 0 if len(chunks) < 2 else reader.prefetch
+        for chunk, pixels in zip(chunks, prefetch(lambda i: reader.pixels(chunks[i]), len(chunks), depth), strict=True):
+            yield chunk, self._pass(reader, self.inference, pixels)
+
+    def _pass(self, reader: ItemReader, network: Network, pixels: Sequence[np.ndarray | UserError]) -> _Pass:
+        readable = [image for image in pixels if not isinstance(image, UserError)]
+        digests = [image if isinstance(image, UserError) else _digest(image) for image in pixels]
+        if not readable:
+            return _Pass(digests, torch.empty(0, self.features), torch.empty(0, self.network.head.classes))
+        output = infer(network, reader.normalized(readable).to(self.device), self._precision)
+        return _Pass(digests, output.features, output.logits)
+
     def digest(self, item: Item) -> bytes | None:
         """Return the hash of the pixels of an image as the network reads them; None if it cannot be read."""
         (pixels,) = ItemReader([item], self.format).pixels(range(1))
         return None if isinstance(pixels, UserError) else _digest(pixels)
-
-    def _forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        output = infer(self.inference, images.to(self.device), self._precision)
-        return output.features, output.logits
 
 
 def _digest(pixels: np.ndarray) -> bytes:
     return hashlib.sha256(pixels.tobytes()).digest()[:16]
 
 
-def _starts(items: Sequence[Item], batch_size: int) -> range:
-    return range(0, len(items), batch_size)
+@contextmanager
+def _torch_threads(count: int, threads: int) -> Iterator[ThreadPoolExecutor]:
+    """Yield a pool of threads that share the threads of torch: each runs its operations in `threads // count`."""
+    started = Barrier(count + 1)
+
+    def prepare() -> None:
+        torch.get_num_threads()  # the first call in a thread replaces its number by that of the process
+        torch.set_num_threads(threads // count)
+
+    with ThreadPoolExecutor(count, initializer=prepare) as pool:
+        for _ in range(count):
+            pool.submit(started.wait)
+        started.wait()
+        torch.set_num_threads(threads)  # of this thread again, and of threads that start later
+        yield pool

@@ -144,6 +144,9 @@ class RuntimeSpec(Spec):
     """Number of machines."""
     workers: PositiveInt = 2
     """Threads that decode image files."""
+    device_images_mb: NonNegativeFloat = 1000.0
+    """Megabytes up to which the images of a split that are in memory are copied to a GPU once, as bytes, and augmented
+    there; 0: batches are copied. Images with `data.transform.augment` are augmented on the CPU."""
     eval_batch_size: PositiveInt = 128
     """Images per batch in passes without gradients. A larger batch needs more memory."""
     memory_mb: NonNegativeFloat = 50.0

@@ -61,19 +61,20 @@ class View(Protocol):
         ...
 
 
-def make_view(images: ArrayImages | FileImages, spec: TransformSpec, workers: int = 2) -> View:
+def make_view(images: ArrayImages | FileImages, spec: TransformSpec, workers: int = 2, device_mb: float = 0.0) -> View:
     """Return the view of images in memory or in files.
 
     Args:
         images: Images of a split.
         spec: Transform settings.
         workers: Threads that decode files.
+        device_mb: Size up to which images in memory are copied to a GPU once and augmented there.
 
     Raises:
         ValueError: If images are files and `spec.size` is None.
     """
     if isinstance(images, ArrayImages):
-        return ArrayView(images, spec)
+        return ArrayView(images, spec, device_mb)
     return FileView(images, spec, workers)
 
 
@@ -111,7 +112,7 @@ class PixelTransform:
         """Flip images, change their brightness, apply further augmentations and normalise them.
 
         Args:
-            pixels: Pixels of a part of a batch, shape (k, c, h, w), uint8. May be changed in place.
+            pixels: Pixels of a part of a batch, shape (k, c, h, w), uint8.
             generator: Source of the random numbers, which are drawn for the whole batch.
             count: Number of images of the whole batch.
             part: Part of the batch that `pixels` contains.
@@ -121,12 +122,13 @@ class PixelTransform:
             Network inputs, shape (k, c, h, w) or (k, c, size, size), float32.
         """
         if self.flip:
-            flipped = (torch.rand(count, generator=generator) < 0.5)[part]
-            pixels[flipped] = pixels[flipped].flip(3)
+            flipped = to_device((torch.rand(count, generator=generator) < 0.5)[part], pixels.device)
+            pixels = torch.where(flipped.view(-1, 1, 1, 1), pixels.flip(3), pixels)
         if self.brightness:
             factors = (1 + self.brightness * (2 * torch.rand(count, generator=generator) - 1))[part]
             # Products are truncated to whole values, as in image libraries with 8-bit images
-            pixels = (pixels * factors.view(-1, 1, 1, 1)).clamp_(max=255).floor_()
+            factors = to_device(factors, pixels.device).view(-1, 1, 1, 1)
+            pixels = (pixels * factors).clamp_(max=255).floor_()
         if self.augmentations:
             pixels = augment_pixels(pixels.to(torch.uint8), self.augmentations, Draws(generator, count, part))
         return self.normalize(pixels, device)
@@ -137,7 +139,8 @@ class PixelTransform:
         Args:
             pixels: Whole numbers from 0 to 255, shape (k, c, h, w), uint8 or float32. Float32 pixels may be changed in
                 place.
-            device: Device of the result. Pixels are copied to it as bytes, a quarter of the size of the result.
+            device: Device of the result. Pixels of the CPU are copied to it as bytes, a quarter of the size of the
+                result.
 
         Returns:
             Network inputs, shape (k, c, h, w) or (k, c, size, size), float32.
@@ -145,7 +148,7 @@ class PixelTransform:
         if device not in self._constants:
             self._constants[device] = (self.factor.to(device), self.shift.to(device))
         factor, shift = self._constants[device]
-        if device != CPU:
+        if pixels.device != device:
             pixels = to_device(pixels.to(torch.uint8), device)
         images = pixels.to(torch.float32, memory_format=torch.channels_last)
         return resize(images.mul_(factor).add_(shift), self.size)
@@ -190,29 +193,42 @@ class ArrayView:
     Args:
         images: Images of a split.
         spec: Transform settings.
+        device_mb: Size up to which all images are copied to a GPU once, as bytes, and augmented there. Images with
+            further augmentations (`augment`) are augmented on the CPU.
     """
 
     prefetch = 0  # a batch takes milliseconds, and a second thread would compete with training
 
-    def __init__(self, images: ArrayImages, spec: TransformSpec):
+    def __init__(self, images: ArrayImages, spec: TransformSpec, device_mb: float = 0.0):
         self.pixels, self.padding, self.transform = images.pixels, spec.padding, PixelTransform(spec)
         self.mixing = mixing_of(spec)
+        self._fits_device = not spec.augment and self.pixels.nbytes <= 1e6 * device_mb
+        self._on_device: dict[torch.device, Tensor] = {}
 
     def train(self, indices: Tensor, generator: Generator, part: Part = ALL, device: torch.device = CPU) -> Tensor:
         """Return augmented images, see `View.train`."""
-        pixels, count = self.pixels[indices[part]], len(indices)
+        pixels, count = self._pixels(indices[part], device), len(indices)
         if self.padding:
             pad = self.padding
             height, width = pixels.shape[2:]
             padded = F.pad(pixels, (pad, pad, pad, pad))
             windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # without a copy: (k, c, 2p+1, 2p+1, h, w)
-            top, left = torch.randint(0, 2 * pad + 1, (2, count), generator=generator)[:, part]
-            pixels = windows[torch.arange(len(pixels)), :, top, left]
+            shifts = torch.randint(0, 2 * pad + 1, (2, count), generator=generator)[:, part]
+            top, left = to_device(shifts, pixels.device)
+            pixels = windows[torch.arange(len(pixels), device=pixels.device), :, top, left]
         return self.transform.augment(pixels, generator, count, part, device)
 
     def plain(self, indices: Tensor, variant: NMEAugmentation = "none", device: torch.device = CPU) -> Tensor:
         """Return images with the test transform, see `View.plain`."""
-        return self.transform.normalize_variant(self.pixels[indices], variant, device)
+        return self.transform.normalize_variant(self._pixels(indices, device), variant, device)
+
+    def _pixels(self, indices: Tensor, device: torch.device) -> Tensor:
+        """Return images as bytes: on the device if all of them are kept there, else on the CPU."""
+        if device == CPU or not self._fits_device:
+            return self.pixels[indices]
+        if device not in self._on_device:
+            self._on_device[device] = to_device(self.pixels, device)
+        return self._on_device[device][to_device(indices, device)]
 
 
 class FileView:

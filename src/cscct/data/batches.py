@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -155,22 +156,25 @@ def _depth(view: View, device: torch.device) -> int:
     return view.prefetch if device == CPU else max(2, view.prefetch)
 
 
-def prefetch(make: Callable[[int], T], count: int, depth: int = 2) -> Iterator[T]:
-    """Yield make(0), ..., make(count - 1), computed ahead in a background thread.
+def prefetch(
+    make: Callable[[int], T], count: int, depth: int = 2, pool: ThreadPoolExecutor | None = None
+) -> Generator[T, None, None]:
+    """Yield make(0), ..., make(count - 1), computed ahead in background threads.
 
     Args:
         make: Function of the index.
         count: Number of results.
         depth: Number of results to compute ahead; 0 to compute each one in the calling thread when it is requested.
+        pool: Threads. Default: a new thread.
     """
     if depth == 0:
         yield from map(make, range(count))
         return
-    with ThreadPoolExecutor(1) as worker:
+    with nullcontext(pool) if pool else ThreadPoolExecutor(1) as workers:
         pending: deque[Future[T]] = deque()
         try:
             for step in range(count):
-                pending.append(worker.submit(make, step))
+                pending.append(workers.submit(make, step))
                 if len(pending) > depth:
                     yield pending.popleft().result()
             while pending:

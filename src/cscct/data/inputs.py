@@ -229,11 +229,11 @@ class ItemReader:
     Args:
         items: The images.
         format: How the network reads them.
-        workers: Threads that decode images.
+        workers: Threads that decode images; 1: the calling thread.
     """
 
     def __init__(self, items: Sequence[Item], format: ImageFormat, workers: int = 2):
-        self.items, self.format = items, format
+        self.items, self.format, self.workers = items, format, workers
         self.transform = PixelTransform(format.transform)
         cropped = format.size is None and format.transform.size is not None
         self._files = _ItemFiles(items, format.transform, workers) if cropped else None
@@ -252,7 +252,7 @@ class ItemReader:
             except UserError as error:
                 return error
 
-        if self._files is None or len(indices) == 1:
+        if self._files is None or self.workers == 1 or len(indices) == 1:
             return [read(index) for index in indices]
         return list(self._files.pool.map(read, indices))
 

@@ -81,6 +81,7 @@ def make_stream(
     test_per_class: int | None = None,
     validation: float | None = None,
     workers: int = 2,
+    device_mb: float = 0.0,
 ) -> Stream:
     """Build the stream of a dataset.
 
@@ -93,6 +94,7 @@ def make_stream(
         test_per_class: Maximum number of test images per class.
         validation: Fraction of these training images that is held out; None for no validation images.
         workers: Threads that decode image files.
+        device_mb: Size up to which the images of a split are kept on a GPU.
 
     Raises:
         UserError: If the fraction leaves a class without training or validation images.
@@ -105,8 +107,8 @@ def make_stream(
     return Stream(
         tasks=tuple(tasks),
         class_names=class_names,
-        train_view=make_view(dataset.train.images, transform, workers),
-        test_view=make_view(dataset.test.images, transform, workers),
+        train_view=make_view(dataset.train.images, transform, workers, device_mb),
+        test_view=make_view(dataset.test.images, transform, workers, device_mb),
         train=train,
         test=_members(dataset.test, order, test_per_class),
         validation=held_out,

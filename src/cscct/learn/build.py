@@ -68,6 +68,7 @@ def build_stream(settings: Settings, dataset: Dataset, warn: Warn) -> Stream:
         test_per_class=data.test_per_class,
         validation=data.validation,
         workers=settings.runtime.workers,
+        device_mb=settings.runtime.device_images_mb,
     )
     quota, smallest = settings.memory.quota(len(order)), min(len(members) for members in stream.train)
     if quota > smallest and settings.memory.policy != "all":
