@@ -86,8 +86,12 @@ def result_of(steps: Sequence[CommandResult], outside: Outside, outcome: str, de
 
 
 def preload() -> None:
-    """Import everything that commands need, so that forks start fast, and parse the digits once."""
+    """Import everything that commands need, so that forks start fast, and parse the digits once.
+
+    Files are not synchronised to disk: this matters if the power fails, not if a process ends.
+    """
     os.environ["OMP_NUM_THREADS"] = "1"
+    os.fsync = lambda descriptor: None
     import matplotlib.pyplot
     import PIL.Image
     import rich.progress
@@ -96,6 +100,7 @@ def preload() -> None:
     import sklearn.datasets
     import sklearn.manifold
     import torch
+    import torch._dynamo  # used by optimisers
 
     import cscct.api
     import cscct.classifier.estimator
@@ -116,7 +121,7 @@ def preload() -> None:
     if not hasattr(sklearn.datasets.load_digits, "cache_clear"):
         sklearn.datasets.load_digits = functools.cache(sklearn.datasets.load_digits)
         sklearn.datasets.load_digits()
-    assert all((rich.progress, safetensors.torch, cscct.api, cscct.cli, cscct.reporting, cscct.studies.execution))
+    assert all((torch._dynamo, rich.progress, safetensors.torch, cscct.api, cscct.cli, cscct.reporting, cscct.studies.execution))
 
 
 def run_command(

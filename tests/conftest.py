@@ -32,6 +32,17 @@ THREADS = int(os.environ.get("OMP_NUM_THREADS", "1"))  # `make test-portable` as
 torch.set_num_threads(THREADS)
 
 
+def without_synchronisation() -> None:
+    """Do not wait for the disk in this process: a run does so fifty times, for 10 ms each on many machines.
+
+    Only a power failure would make a difference. Tests that count or interrupt the calls replace `os.fsync` themselves.
+    """
+    os.fsync = lambda descriptor: None
+
+
+without_synchronisation()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start the longest tests first, so that no worker is left with them at the end."""
     items.sort(key=lambda item: "one_cell" not in item.name and "bench_runs" not in item.name)
@@ -114,6 +125,7 @@ def _command(arguments: Sequence[str], folder: Path, env: dict[str, str], output
     for number, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(output / name, os.O_WRONLY | os.O_CREAT), number)
     sys.argv = ["cscct", *arguments]
+    without_synchronisation()
     prepare()
     from cscct.cli import main
 

@@ -23,7 +23,7 @@ def attack_modules(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_few_cases_of_each_kind(tmp_path: Path) -> None:
     file = tmp_path / "results.json"
-    options = ["--cases=1", "--seed=3", "--workers=1", f"--json={file}", *(f"--only={kind}" for kind in KINDS)]
+    options = ["--cases=1", "--seed=3", "--workers=2", f"--json={file}", *(f"--only={kind}" for kind in KINDS)]
     done = subprocess.run(
         [sys.executable, str(FOLDER / "attack.py"), *options], check=False, capture_output=True, text=True, cwd=tmp_path
     )

@@ -1,6 +1,7 @@
 """`cscct compare`, `sweep`, `reproduce` and `report`."""
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -57,8 +58,12 @@ def test_compare_shares_first_tasks_and_gives_paired_differences(cscct: Call, tm
 
     repeated = cscct(*arguments, "--out", "c", "--json")
     assert json.loads(repeated.stdout) == answer
+    shutil.copytree(tmp_path / "c", tmp_path / "p")
+    for name in ("lucir-seed1", "lucir+cscct-seed1", "first-tasks"):  # two runs of the same first task
+        shutil.rmtree(tmp_path / "p" / name)
     in_processes = cscct(*arguments, "--out", "p", "--jobs", "2")
     assert in_processes.returncode == 0, in_processes.stderr
+    assert len(list((tmp_path / "p" / "first-tasks").iterdir())) == 1
     assert json.loads((tmp_path / "p" / "compare.json").read_text()) == answer
 
 
@@ -108,7 +113,7 @@ def test_sweep_plans_and_executes_each_run_once(cscct: Call, tmp_path: Path) -> 
     assert (plan["first_tasks_to_train"], plan["runs_that_share_one"]) == (1, 3)
     assert not (tmp_path / "runs").exists()
 
-    done = cscct("sweep", "study.yaml", "--jobs", "2")
+    done = cscct("sweep", "study.yaml")
     assert done.returncode == 0, done.stderr
     assert "4 of 4 runs finished" in done.stderr
     assert "vs lucir" in done.stdout

@@ -61,7 +61,8 @@ def test_one_class_at_a_time_from_the_start(tmp_path: Path) -> None:
 @pytest.mark.parametrize("base", [*BASES, "icarl-bce"])
 def test_every_base_learns(base: str, tmp_path: Path) -> None:
     """Thresholds are far above chance and far below typical results."""
-    sets = ("train.epochs=6", "protocol.step=3", *(["finetune.epochs=2"] if base == "podnet" else []))
+    sets = ("train.epochs=6", "data.train_per_class=60", "protocol.step=3")
+    sets += ("finetune.epochs=2",) if base == "podnet" else ()
     result = run_quietly(tmp_path / "run", f"{base}+cscct", *sets)
     assert result["matrix"]["nme"][0][0] > 60  # chance: 25
     assert result["summary"]["nme"]["last_accuracy"] > 35  # chance: 10

@@ -34,25 +34,24 @@ def pid_of(run: PlannedRun) -> int | None:
     return next((int(part) for part in lock.read_text().split() if part.isdigit()), None)
 
 
-def test_a_killed_process_is_restarted_and_a_failure_reported(tmp_path: Path) -> None:
-    good = small_plan(tmp_path / "many", "lucir", "lucir+cscct")
-    bad = small_plan(tmp_path / "many", "podnet", sets=["loss.nca.weight=1e39"])
+def test_a_killed_process_is_restarted(tmp_path: Path) -> None:
+    """While another run waits for its first task."""
+    plan = small_plan(tmp_path / "many", "lucir", "lucir+cscct")
     killed: list[int] = []
 
     def watch(status: StudyStatus, changed: str | None) -> None:
-        pid = None if killed else pid_of(good[0])
+        pid = None if killed else pid_of(plan[0])
         if pid is not None:
             os.kill(pid, signal.SIGKILL)
             killed.append(pid)
 
     executor = ProcessExecutor(2, DatasetCache(None, print), FirstTaskCache(tmp_path / "first"))
-    status = Scheduler([*bad, *good], executor, watch, print, lambda: False).run()
+    status = Scheduler(plan, executor, watch, print, lambda: False).run()
     assert len(killed) == 1
-    assert status.states == {"podnet-seed1": "failed", "lucir-seed1": "finished", "lucir+cscct-seed1": "finished"}
-    assert "became" in status.messages["podnet-seed1"]
-    assert status.attempts == {"podnet-seed1": 1, "lucir-seed1": 2, "lucir+cscct-seed1": 1}
+    assert status.states == {"lucir-seed1": "finished", "lucir+cscct-seed1": "finished"}
+    assert status.attempts == {"lucir-seed1": 2, "lucir+cscct-seed1": 1}
     alone = run_quietly(tmp_path / "alone", "lucir", *QUICK)
-    assert without_timings(good[0].folder.result()) == without_timings(alone)
+    assert without_timings(plan[0].folder.result()) == without_timings(alone)
 
 
 class Started:

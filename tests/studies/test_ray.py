@@ -28,10 +28,10 @@ def executor(folder: Path) -> RayExecutor:
     return RayExecutor(ExecutionOptions(jobs=2, ray=True), DatasetCache(None, print), FirstTaskCache(folder / "first"))
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[RayExecutor]:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayExecutor]:
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'cscct[ray]'")
-    with executor(tmp_path) as cluster:
+    with executor(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
 
 
