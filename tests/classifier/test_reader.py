@@ -39,6 +39,29 @@ def test_features_do_not_depend_on_the_batch(reader: NetworkReader) -> None:
     torch.testing.assert_close(reader.read(images[2:3]).features, together[2:3], atol=1e-5, rtol=1e-4)
 
 
+def test_known_images_are_not_run_through_the_network(
+    reader: NetworkReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Learning a folder again after images were added takes the time of the added images, besides decoding."""
+    images = list(pictures((200, 60, 60), 7))
+    outputs = reader.read(images)
+    again = reader.read(images, known={outputs.digests[index] for index in (0, 1, 2, 4, 5, 6)})
+    assert (again.readable, again.digests) == (outputs.readable, outputs.digests)
+    torch.testing.assert_close(again.features[3], outputs.features[3], atol=1e-5, rtol=1e-4)
+    assert again.features.abs().sum(dim=1).nonzero().tolist() == [[3]]
+    model = IncrementalClassifier(image_size=64).learn(images[:5], "red", quiet=True)
+    read: list[int] = []
+    forward = NetworkReader._forward
+
+    def counted(self: NetworkReader, batch: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        read.append(len(batch))
+        return forward(self, batch)
+
+    monkeypatch.setattr(NetworkReader, "_forward", counted)
+    model.learn(images, "red", quiet=True)
+    assert (read[0], model.statistics_["red"].count) == (2, 7)  # then stored images are selected
+
+
 def test_saved_model_needs_no_weights_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = IncrementalClassifier(image_size=64).learn(pictures((200, 60, 60), 5), "red")
     model.learn(pictures((60, 60, 200), 5, 1), "blue").save(tmp_path / "m")

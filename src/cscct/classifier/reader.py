@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -80,12 +80,15 @@ class NetworkReader:
         """Return a reader of the same images with another network."""
         return NetworkReader(network, self.format, self.device, self.batch_size, self.precision, self.fold)
 
-    def read(self, items: Sequence[Item], progress: Progress = no_progress) -> ImageOutputs:
+    def read(
+        self, items: Sequence[Item], progress: Progress = no_progress, known: Container[bytes] = ()
+    ) -> ImageOutputs:
         """Run the network over images, in order.
 
         Args:
             items: The images.
             progress: Called with a description, the number of images done and the total.
+            known: Hashes of images that are not run through the network; their outputs are zero.
 
         Returns:
             Outputs of the readable images, and the errors of the others.
@@ -96,17 +99,20 @@ class NetworkReader:
         features, logits = [outputs.features], [outputs.logits]
         depth = 0 if len(chunks) < 2 else reader.prefetch
         for chunk, pixels in zip(chunks, prefetch(lambda i: reader.pixels(chunks[i]), len(chunks), depth), strict=True):
-            readable = []
+            new, images = [], []
+            first = len(outputs.readable)
             for index, image in zip(chunk, pixels, strict=True):
                 if isinstance(image, UserError):
                     outputs.errors[index] = image
-                else:
-                    readable.append(image)
-                    outputs.readable.append(index)
-                    outputs.digests.append(_digest(image))
-            if readable:
-                for rows, batch in zip((features, logits), self._forward(reader.normalized(readable)), strict=True):
-                    rows.append(batch)
+                    continue
+                outputs.readable.append(index)
+                outputs.digests.append(_digest(image))
+                if outputs.digests[-1] not in known:
+                    new.append(len(outputs.readable) - 1 - first)
+                    images.append(image)
+            batches = self._forward(reader.normalized(images)) if images else (outputs.features, outputs.logits)
+            for rows, batch in zip((features, logits), batches, strict=True):
+                rows.append(_placed(batch, new, len(outputs.readable) - first))
             progress("reading images", chunk[-1] + 1, len(items))
         return replace(
             outputs,
@@ -123,6 +129,13 @@ class NetworkReader:
     def _forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         output = infer(self.inference, images.to(self.device), self._precision)
         return output.features, output.logits
+
+
+def _placed(rows: Tensor, positions: Sequence[int], count: int) -> Tensor:
+    """Return `count` rows, of which those at the positions are given and the others are zero."""
+    if len(positions) == count:
+        return rows
+    return rows.new_zeros(count, rows.shape[1]).index_copy(0, torch.tensor(positions, dtype=torch.int64), rows)
 
 
 def _digest(pixels: np.ndarray) -> bytes:
