@@ -121,7 +121,17 @@ def preload() -> None:
     if not hasattr(sklearn.datasets.load_digits, "cache_clear"):
         sklearn.datasets.load_digits = functools.cache(sklearn.datasets.load_digits)
         sklearn.datasets.load_digits()
-    assert all((torch._dynamo, rich.progress, safetensors.torch, cscct.api, cscct.cli, cscct.reporting, cscct.studies.execution))
+    assert all(
+        (
+            torch._dynamo,
+            rich.progress,
+            safetensors.torch,
+            cscct.api,
+            cscct.cli,
+            cscct.reporting,
+            cscct.studies.execution,
+        )
+    )
 
 
 def run_command(

@@ -14,7 +14,7 @@ from cscct.classifier.networks import backbone_module, build_reader, transform_f
 from cscct.classifier.reader import NetworkReader
 from cscct.data.inputs import ItemReader
 from cscct.learn.evaluation import infer
-from cscct.nets import efficientnet
+from cscct.nets import Network, efficientnet
 from cscct.nets.resnet import pool
 from cscct.storage import save_tensors
 from small_models import Colours, pictures
@@ -92,6 +92,26 @@ def test_modules_of_users_run_in_one_thread(two_threads: None, monkeypatch: pyte
     found = threads_of_passes(reader, monkeypatch)
     reader.read(list(pictures((200, 60, 60), 9)))
     assert found == {(threading.get_ident(), 2)}
+def test_known_images_are_not_run_through_the_network(
+    reader: NetworkReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Learning a folder again after images were added takes the time of the added images, besides decoding."""
+    images = list(pictures((200, 60, 60), 7))
+    outputs = reader.read(images)
+    again = reader.read(images, known={outputs.digests[index] for index in (0, 1, 2, 4, 5, 6)})
+    assert (again.readable, again.digests) == (outputs.readable, outputs.digests)
+    torch.testing.assert_close(again.features[3], outputs.features[3], atol=1e-5, rtol=1e-4)
+    assert again.features.abs().sum(dim=1).nonzero().tolist() == [[3]]
+    model = IncrementalClassifier(image_size=64).learn(images[:5], "red", quiet=True)
+    read: list[int] = []
+
+    def counted(network: Network, batch: torch.Tensor, *arguments: Any) -> Any:
+        read.append(len(batch))
+        return infer(network, batch, *arguments)
+
+    monkeypatch.setattr("cscct.classifier.reader.infer", counted)
+    model.learn(images, "red", quiet=True)
+    assert (read[0], model.statistics_["red"].count) == (2, 7)  # then stored images are selected
 
 
 def test_saved_model_needs_no_weights_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,10 @@ import pytest
 from cscct.classifier.folder import LearnResult
 from cscct.classifier.model import ImagePrediction
 from cscct.classifier.report import LearnReport
+from cscct.classifier.testing import FolderTest
 from cscct.data.inputs import InputProblem
 from cscct.ui.classifier import predictions_csv, predictions_text, print_info, print_learn_result, print_problems
+from cscct.ui.evaluation import print_test
 
 REPORT = LearnReport(
     new=["[bold]fir[/bold]"],
@@ -114,3 +116,22 @@ def test_information_about_a_run_that_learned_more_classes(
     rows = [line.split() for line in lines]
     assert next(row for row in rows if row[:1] == ["0"])[:3] == ["0", "2", "-"]
     assert ["1", "(current)", "2026-11-18", "20:06", "3", "40"] in rows
+@pytest.mark.parametrize(("classes", "width", "complete"), [(20, 80, True), (20, 60, False), (40, 80, False)])
+def test_the_confusion_matrix_fits_or_is_left_out(
+    classes: int, width: int, complete: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No number is cut, and no name is broken into lines."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    names = [f"class_with_a_long_name_{i}" for i in range(classes)]
+    accuracies, confusion = {name: [18, 20] for name in names}, {name: {name: 18, names[0]: 2} for name in names[1:]}
+    confusion = {names[0]: {names[0]: 18, names[1]: 2}, **confusion}
+    total = 20 * classes
+    print_test(FolderTest(Path("m"), total - 2 * classes, total, (0.8, 0.95), accuracies, confusion, (), 0, {}, ()))
+    table = capsys.readouterr().out.split("\n\n")[2].splitlines()
+    if not complete:
+        assert table == [f"The confusion matrix of {classes} classes is wider than the terminal: see --out or --json."]
+        return
+    assert len(table) == 1 + classes
+    assert all("…" not in " ".join(line.split()[2:]) for line in table)
+    assert [line.split()[0] for line in table[1:]] == [str(number) for number in range(1, classes + 1)]
+    assert [line.split().count("18") for line in table[1:18]] == [1] * 17

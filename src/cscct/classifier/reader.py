@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -55,7 +55,10 @@ class ImageOutputs:
 
 @dataclass(frozen=True)
 class _Pass:
-    """One pass over some images: hash of the pixels or error of each, and outputs for those without an error."""
+    """One pass over some images: hash of the pixels or error of each, and outputs for those without an error.
+
+    Outputs of known images are zero.
+    """
 
     digests: list[bytes | UserError]
     features: Tensor
@@ -101,19 +104,22 @@ class NetworkReader:
         """Return a reader of the same images with another network."""
         return NetworkReader(network, self.format, self.device, self.batch_size, self.precision, self.fold)
 
-    def read(self, items: Sequence[Item], progress: Progress = no_progress) -> ImageOutputs:
+    def read(
+        self, items: Sequence[Item], progress: Progress = no_progress, known: Container[bytes] = ()
+    ) -> ImageOutputs:
         """Run the network over images, in order.
 
         Args:
             items: The images.
             progress: Called with a description, the number of images done and the total.
+            known: Hashes of images that are not run through the network; their outputs are zero.
 
         Returns:
             Outputs of the readable images, and the errors of the others.
         """
         features, logits = [torch.empty(0, self.features)], [torch.empty(0, self.network.head.classes)]
         outputs = ImageOutputs(features[0], logits[0])
-        for chunk, passed in self._passes(items):
+        for chunk, passed in self._passes(items, known):
             for index, digest in zip(chunk, passed.digests, strict=True):
                 if isinstance(digest, UserError):
                     outputs.errors[index] = digest
@@ -130,7 +136,7 @@ class NetworkReader:
             groups=[group_of(items[index]) for index in outputs.readable],
         )
 
-    def _passes(self, items: Sequence[Item]) -> Iterator[tuple[range, _Pass]]:
+    def _passes(self, items: Sequence[Item], known: Container[bytes]) -> Iterator[tuple[range, _Pass]]:
         """Yield consecutive indices of images and the pass over them.
 
         On a CPU with several threads, images are divided among streams, which decode them and run the network, each in
@@ -147,7 +153,7 @@ class NetworkReader:
             reader, network = ItemReader(items, self.format, workers=1), self.inference
 
             def pass_over(number: int) -> _Pass:
-                return self._pass(reader, network, reader.pixels(chunks[number]))
+                return self._pass(reader, network, reader.pixels(chunks[number]), known)
 
             with (
                 _torch_threads(streams, threads) as pool,
@@ -158,15 +164,27 @@ class NetworkReader:
         reader = ItemReader(items, self.format)
         depth = 0 if len(chunks) < 2 else reader.prefetch
         for chunk, pixels in zip(chunks, prefetch(lambda i: reader.pixels(chunks[i]), len(chunks), depth), strict=True):
-            yield chunk, self._pass(reader, self.inference, pixels)
+            yield chunk, self._pass(reader, self.inference, pixels, known)
 
-    def _pass(self, reader: ItemReader, network: Network, pixels: Sequence[np.ndarray | UserError]) -> _Pass:
+    def _pass(
+        self,
+        reader: ItemReader,
+        network: Network,
+        pixels: Sequence[np.ndarray | UserError],
+        known: Container[bytes],
+    ) -> _Pass:
         readable = [image for image in pixels if not isinstance(image, UserError)]
-        digests = [image if isinstance(image, UserError) else _digest(image) for image in pixels]
-        if not readable:
-            return _Pass(digests, torch.empty(0, self.features), torch.empty(0, self.network.head.classes))
-        output = infer(network, reader.normalized(readable).to(self.device), self._precision)
-        return _Pass(digests, output.features, output.logits)
+        digests = list(map(_digest, readable))
+        hashes = iter(digests)
+        results = [image if isinstance(image, UserError) else next(hashes) for image in pixels]
+        new = [position for position, digest in enumerate(digests) if digest not in known]
+        features = torch.zeros(len(readable), self.features)
+        logits = torch.zeros(len(readable), self.network.head.classes)
+        if new:
+            images = reader.normalized([readable[position] for position in new])
+            output = infer(network, images.to(self.device), self._precision)
+            features[new], logits[new] = output.features, output.logits
+        return _Pass(results, features, logits)
 
     def digest(self, item: Item) -> bytes | None:
         """Return the hash of the pixels of an image as the network reads them; None if it cannot be read."""

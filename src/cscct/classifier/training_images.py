@@ -65,7 +65,8 @@ def read_training_images(
     photos: Mapping[Label, ClassPhotos],
     progress: Progress,
 ) -> TrainingImages:
-    """Read labelled images and compute their features in one pass. Copies of images are left out and reported.
+    """Read labelled images and compute their features in one pass. Copies of images are left out and reported; images
+    that the model knows are only decoded.
 
     Args:
         reader: The current network.
@@ -81,7 +82,7 @@ def read_training_images(
     items, labels, problems = _labelled_items(images, labels, reader.format.channels)
     names = as_labels(labels, len(items))
     problems += similar_names(names, statistics)
-    outputs = reader.read(items, progress)
+    outputs = reader.read(items, progress, {bytes.fromhex(id) for id in known_ids(photos)})
     for index, error in outputs.errors.items():
         reason = error.reason if isinstance(error, UnreadableImage) else str(error)
         problems.append(InputProblem("unreadable", _place(items, index), reason))

@@ -14,7 +14,7 @@ from ..classifier.review import ReviewPhoto
 from ..classifier.testing import FolderTest
 
 SHOWN = 20  # misclassified images
-MATRIX_SHOWN = 20  # classes of a confusion matrix
+NAME_SHOWN = 12  # characters of a class name in a confusion matrix, at least
 
 
 def review_lines(photos: Sequence[ReviewPhoto]) -> list[str]:
@@ -47,8 +47,7 @@ def print_test(result: FolderTest) -> None:
         classes.add_row(Text(label), str(count), percent(right, count), Text(taken))
     print()
     console.print(classes)
-    if len(result.confusion) <= MATRIX_SHOWN:
-        _print_matrix(result, console)
+    _print_matrix(result, console)
     if result.misclassified:
         print("\nMisclassified:")
     for photo in result.misclassified[:SHOWN]:
@@ -65,15 +64,21 @@ def print_test(result: FolderTest) -> None:
 
 def _print_matrix(result: FolderTest, console: Console) -> None:
     names = list(dict.fromkeys([*result.confusion, *(name for row in result.confusion.values() for name in row)]))
-    matrix = Table(box=None, pad_edge=False)
-    matrix.add_column("true class / predicted", overflow="fold")
+    matrix = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    counts = [count for row in result.confusion.values() for count in row.values()]
+    digits = len(str(max(len(names), *counts)))
+    left = console.width - len(names) * (digits + 1)  # for the names
+    matrix.add_column("true / predicted", no_wrap=True, max_width=max(NAME_SHOWN, left))
     for number, _ in enumerate(names, start=1):
-        matrix.add_column(str(number), justify="right")
+        matrix.add_column(str(number), justify="right", no_wrap=True, width=digits)
     for number, true in enumerate(names, start=1):
         row = result.confusion.get(true, {})
         matrix.add_row(Text(f"{number} {true}"), *(str(row.get(name, 0)) if row.get(name) else "." for name in names))
     print()
-    console.print(matrix)
+    if left >= NAME_SHOWN:
+        console.print(matrix)
+    else:
+        print(f"The confusion matrix of {len(names)} classes is wider than the terminal: see --out or --json.")
 
 
 def print_review(photos: Sequence[ReviewPhoto]) -> None:
