@@ -46,7 +46,7 @@ TABULATED = tuple(metric for metric in METRICS if metric != "harmonic_mean")  # 
 PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("evidence", "pretrained")))
 
 
-def answer_in_words() -> str:
+def answer_paragraph() -> str:
     """The answer to the title of docs/evidence.md in a paragraph."""
     records = {study: read(study) for study in REGIMES}
 
@@ -194,7 +194,7 @@ def stability() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "answer": answer,
-    "answer-in-words": answer_in_words,
+    "answer-in-words": answer_paragraph,
     "pretrained": pretrained,
     "pretrained-cscct": pretrained_cscct,
     "birds-predictions": birds_predictors,
