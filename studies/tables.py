@@ -50,7 +50,7 @@ TABULATED = (AVERAGE, LAST, HARMONIC, "apt", "act", "forgetting")
 PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("evidence", "pretrained")))
 
 
-def answer_in_words() -> str:
+def answer_paragraph() -> str:
     """The answer to the title of docs/evidence.md in a paragraph."""
     records = {study: read(study) for study in REGIMES}
     tuned_records = {regime: arms(regime) for regime in TUNED_REGIMES}
@@ -183,7 +183,7 @@ def addon_order(method: str) -> list[int]:
 
 TABLES: dict[str, Callable[[], str]] = {
     "answer": answer,
-    "answer-in-words": answer_in_words,
+    "answer-in-words": answer_paragraph,
     "pretrained": pretrained,
     "pretrained-cscct": pretrained_cscct,
     "birds-predictions": birds_predictors,

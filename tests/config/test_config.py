@@ -6,10 +6,11 @@ import pytest
 import yaml
 
 from conftest import settings_for
-from cscct.config import resolve, tuned_for
+from cscct.config import known_keys, resolve, tuned_for
+from cscct.config.renames import RENAMED, RENAMED_VALUES, with_new_names
 from cscct.errors import UserError
 from cscct.methods import METHODS
-from cscct.yamltext import flatten, parse_override, parse_yaml, read_config
+from cscct.yamltext import flatten, nested, parse_override, parse_yaml, read_config
 
 DATASETS = ("digits", "cifar100", "imagenet-subset", "folder")
 
@@ -195,3 +196,17 @@ def test_overrides_are_parsed() -> None:
     assert parse_yaml("a: -1e5\nb: seed-1993\nc: 1e\n", "x") == {"a": -1e5, "b": "seed-1993", "c": "1e"}
     with pytest.raises(UserError, match="KEY=VALUE"):
         parse_override("train.lr")
+
+
+def test_old_names_of_settings_are_accepted() -> None:
+    assert len(RENAMED) == 16
+    for old, new in RENAMED.items():
+        old, new = old.replace("*", "csc"), new.replace("*", "csc")
+        assert flatten(with_new_names(nested(old, 1))) == {new: 1}
+        assert new.startswith("loss.") or new in known_keys()
+    for (name, old_value), value in RENAMED_VALUES.items():
+        assert flatten(with_new_names(nested(name, old_value))) == {name: value}
+    overrides = [parse_override("loss.csc.growth=sqrt_old_over_new"), parse_override("data.cache=40")]
+    settings = resolve("lucir+cscct", "digits", overrides=overrides).dump()
+    assert settings["loss"]["csc"]["weight_scaling"] == "sqrt_old_over_new"
+    assert settings["data"]["resize_cache_px"] == 40

@@ -31,6 +31,10 @@ MAX_JSON_BYTES = 64 * 2**20
 BlockFile = Annotated[str, Field(pattern=r"^[0-9a-f]{64}\.json$")]
 
 
+class DamagedFile(UserError):
+    """A file of a model folder is damaged or cannot be read. The message contains its path."""
+
+
 @dataclass(frozen=True)
 class Pointer(Spec):
     """Content of model.json."""
@@ -144,7 +148,7 @@ class RecordReader:
         path = self.folder / "versions" / f"{number:04}.json"
         record: Record = _validated(_read_json(path), Record, path)
         if record.number != number or (record.parent or 0) >= number:
-            raise UserError(f"{path} is damaged: it is not version {number}.")
+            raise DamagedFile(f"{path} is damaged: it is not version {number}.")
         model = record.model  # earlier formats have no blocks
         classes = [entry for name in record.class_blocks for entry in self._block(name, list[PackedClass])]
         history = [entry for name in record.history_blocks for entry in self._block(name, list[dict[str, Any]])]
@@ -165,13 +169,13 @@ class RecordReader:
         """
         path = self.folder / "files" / name
         if path.exists() and not path.is_file():
-            raise UserError(f"{path} is not a regular file.")
+            raise DamagedFile(f"{path} is not a regular file.")
         try:
             content = path.read_bytes()
         except OSError as error:
-            raise UserError(f"{path} cannot be read: {error.strerror or error}.") from error
+            raise DamagedFile(f"{path} cannot be read: {error.strerror or error}.") from error
         if hashlib.sha256(content).hexdigest() != path.stem:
-            raise UserError(f"{path} is damaged: its SHA-256 hash is wrong.")
+            raise DamagedFile(f"{path} is damaged: its SHA-256 hash is wrong.")
         return content
 
     def _block(self, name: str, kind: Any) -> Any:
@@ -179,7 +183,7 @@ class RecordReader:
             try:
                 content = parse_json(self.file(name))
             except ValueError as error:
-                raise UserError(f"{self.folder / 'files' / name} is damaged: {error}.") from error
+                raise DamagedFile(f"{self.folder / 'files' / name} is damaged: {error}.") from error
             self._blocks[name] = _validated(content, kind, self.folder / "files" / name)
         return self._blocks[name]
 
@@ -192,16 +196,16 @@ def _read_json(path: Path) -> Any:
     """Return the value in a file after checking the checksum, if there is one: earlier formats have none."""
     try:
         if path.exists() and not path.is_file():  # reading a pipe would block
-            raise UserError(f"{path} is not a regular file.")
+            raise DamagedFile(f"{path} is not a regular file.")
         if path.stat().st_size > MAX_JSON_BYTES:
-            raise UserError(f"{path} is too large for a file of a model.")
+            raise DamagedFile(f"{path} is too large for a file of a model.")
         content = parse_json(path.read_bytes())
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from error
+        raise DamagedFile(f"{path} cannot be read: {error.strerror or error}.") from error
     except ValueError as error:
-        raise UserError(f"{path} is damaged: {error}.") from error
+        raise DamagedFile(f"{path} is damaged: {error}.") from error
     if isinstance(content, dict) and CHECKSUM in content and content.pop(CHECKSUM) != json_sha256(content):
-        raise UserError(f"{path} is damaged: the checksum of its values is wrong.")
+        raise DamagedFile(f"{path} is damaged: the checksum of its values is wrong.")
     return content
 
 
@@ -216,4 +220,4 @@ def _validated(content: Any, kind: Any, path: Path) -> Any:
     except ValidationError as error:
         first = error.errors()[0]
         location = ".".join(map(str, first["loc"]))
-        raise UserError(f"{path} is damaged: {location + ': ' if location else ''}{first['msg']}.") from error
+        raise DamagedFile(f"{path} is damaged: {location + ': ' if location else ''}{first['msg']}.") from error

@@ -9,7 +9,7 @@ from ..errors import UserError
 from ..runs.folder import CONFIG, RunFolder
 from ..storage import temporary_path
 from .labels import Label
-from .records import Pointer, Record, RecordReader, Version, read_pointer
+from .records import DamagedFile, Pointer, Record, RecordReader, Version, read_pointer
 from .run_model import Backbone, load_run
 from .unpacking import unpack
 
@@ -79,9 +79,9 @@ class StoredVersions:
         self._pointer()  # fails if there is no model
         try:
             return unpack(reader.record(number).model, reader.file, backbone, device)
+        except DamagedFile:
+            raise
         except UserError as error:
-            if str(self.path) in str(error):
-                raise
             raise UserError(f"{self.path}, version {number}: {error}") from error
 
     def current_record(self) -> Record:

@@ -125,12 +125,12 @@ def data_check(
         return
     for key, value in properties.items():
         if key != "warnings" and value is not None:
-            print(f"{key.replace('_', ' '):26} {_in_words(value)}")
+            print(f"{key.replace('_', ' '):26} {_format_value(value)}")
     for warning in properties["warnings"]:
         warn(warning)
 
 
-def _in_words(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Format a number, a size or a range."""
     if isinstance(value, dict):
         return str(value["min"]) if value["min"] == value["max"] else f"{value['min']} to {value['max']}"

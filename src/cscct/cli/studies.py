@@ -153,14 +153,14 @@ def reproduce(
     load_plugins()
     from ..experiments import paper_experiment
     from ..paper.cells import Request, find
-    from ..paper.scales import in_words
+    from ..paper.scales import describe_scale
 
     request = Request(scale, recipe, order, tuple(parse_seeds(seeds)))
     execution = _execution(jobs, ray, ray_address, retries)
     overrides = override_layers(sets, flag_layers(device=device, threads=threads, precision=precision, log=log))
     experiment = paper_experiment(name, request, execution, out, overrides)
     if dry_run:
-        title = f"{find(name).title}\nscale {scale} ({in_words(scale)}); recipe {recipe}"
+        title = f"{find(name).title}\nscale {scale} ({describe_scale(scale)}); recipe {recipe}"
         _print_plan(experiment, data_dir, title, as_json)
         return
     with command_hooks(quiet, as_json) as hooks:

@@ -41,8 +41,10 @@ def read_image(path: Path) -> Image.Image:
 def read_reduced(path: Path, times: Callable[[int, int], float]) -> tuple[Image.Image, tuple[int, int]]:
     """Return the image, perhaps reduced, and its original width and height.
 
-    times: told these two, says how many times smaller it may be. A JPEG is then decoded at 1/2, 1/4 or 1/8, whichever
-    is not too small, which takes a fraction of the time; other formats come in full.
+    Args:
+        path: The image file.
+        times: Returns how many times smaller the image may be, given its width and height. JPEG images are decoded at
+            1/2, 1/4 or 1/8 of their size if that is not too small, which is much faster; other formats in full.
     """
     try:
         with open_image(path) as image:

@@ -17,7 +17,7 @@ from ..storage import write_text
 from ..studies.plan import PlannedRun
 from .cells import VARIANTS, Cell, PaperResult, Request
 from .comparison import PublishedComparison, as_dicts, compare_with_published, to_csv
-from .scales import in_words
+from .scales import describe_scale
 
 Cells = Sequence[tuple[Cell, PlannedRun]]
 BASES = ("icarl", "lucir", "podnet")
@@ -43,7 +43,7 @@ def write_result_files(
         "result": paper_result.name,
         "title": paper_result.title,
         "scale": request.scale,
-        "scale_in_words": in_words(request.scale),
+        "scale_in_words": describe_scale(request.scale),
         "recipe": request.recipe,
         "order": request.order or "as the recipe has it",
         "cells": as_dicts(rows, request.scale),

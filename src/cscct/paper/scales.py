@@ -140,7 +140,7 @@ SCALES: dict[str, Scale | None] = {
 }
 
 
-def in_words(name: str) -> str:
+def describe_scale(name: str) -> str:
     """Describe a scale in one line."""
     scale = SCALES[name]
     return "the paper's own" if scale is None else scale.summary()

@@ -15,7 +15,7 @@ from ..analysis.statistics import METRICS
 from ..analysis.tables import VALIDATION_HEADER, ResultsTable, format_difference, format_spread
 from ..paper.cells import Cell, PaperResult, Request
 from ..paper.comparison import PublishedComparison, compare_with_published
-from ..paper.scales import in_words
+from ..paper.scales import describe_scale
 from ..progress import clock
 from ..studies.plan import PlannedRun, PlanSummary
 
@@ -81,7 +81,9 @@ def _results_part(results: ResultsTable, columns: Sequence[int], title: str) -> 
 def print_published(paper_result: PaperResult, request: Request, cells: Sequence[tuple[Cell, PlannedRun]]) -> None:
     """Print our results and the published ones in separate columns."""
     full_scale = request.scale == "paper"
-    title = f"{paper_result.title}\nours: scale {request.scale} ({in_words(request.scale)}); recipe {request.recipe}"
+    title = (
+        f"{paper_result.title}\nours: scale {request.scale} ({describe_scale(request.scale)}); recipe {request.recipe}"
+    )
     table = Table(title=title, title_justify="left", caption_justify="left")
     for name in ("method", "B", "C", "batch", "memory", "seeds"):
         table.add_column(name, justify="left" if name == "method" else "right")
