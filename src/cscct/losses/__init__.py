@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..lazy import lazy_exports
+from . import boosting as _boosting  # noqa: F401
 from .classification import balanced_cross_entropy as balanced_cross_entropy
 from .classification import cross_entropy as cross_entropy
 from .contrast import asymmetric_contrast as asymmetric_contrast

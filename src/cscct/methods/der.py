@@ -16,6 +16,7 @@ from ..losses import register as register_term
 from ..structs import Step
 from .base import Method, register
 from .extension import Extension, TaskContext, register_extension
+from .replay import LINEAR_NETWORK
 
 if TYPE_CHECKING:
     import torch
@@ -65,24 +66,11 @@ class AuxiliaryCrossEntropy(Term):
 
 
 _SETTINGS = {
-    "network": {
-        "head": "linear",
-        "relu_head": True,
-        "imprint": "none",
-        "freeze_old": False,
-        "expand": "extractor",
-    },
+    "network": {**LINEAR_NETWORK, "expand": "extractor"},
     "loss": {"cross_entropy": {}, "auxiliary_cross_entropy": {}},
     "extension": {"auxiliary_classifier": {}},
     "stages": {"classifier": {"epochs": 30, "lr": 0.1, "reset": "head", "batch_norm": "frozen"}},
     "predict": {"predictor": "classifier"},
 }
-DER = register(
-    Method(
-        name="der",
-        summary="each task adds a feature extractor; auxiliary classifier on the new features",
-        family="architecture",
-        settings=_SETTINGS,
-        preset_from="lucir",
-    )
-)
+_SUMMARY = "each task adds a feature extractor; auxiliary classifier on the new features"
+DER = register(Method("der", _SUMMARY, _SETTINGS, preset_from="lucir", family="architecture"))

@@ -2,109 +2,24 @@
 
 Boosting adds a feature extractor next to the frozen previous network. Compression then distils both into the first
 extractor, so that the network does not grow. Rare classes have the larger weight w_c ∝ 1 / (1 − β^n_c) with n_c images:
-logits are divided by it in the boosting, and the teacher's probabilities are multiplied by it in the compression.
+logits are divided by it in the boosting, and the teacher's probabilities are multiplied by it in the compression: see
+`losses/boosting.py`.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from pydantic import PositiveFloat
-
-from ..lazy import lazy_module
-from ..losses import Term
-from ..losses import register as register_term
-from ..losses.common import at_least_float32, column_labels, connected_zero, promote
-from ..losses.terms import classes_of, teacher_of
-from ..specs import Fraction
-from ..structs import Step
 from .base import Method, register
+from .replay import LINEAR_NETWORK
 
-if TYPE_CHECKING:
-    import torch.nn.functional as F
-    from torch import Tensor
-else:
-    F = lazy_module("torch.nn.functional")
-
-
-def class_weights(counts: Tensor, beta: float) -> Tensor:
-    """Return 1 / (1 − βⁿ) for each class with n images, scaled to a mean of 1."""
-    weights = 1 / (1 - beta ** counts.clamp(min=1).double())
-    return weights / weights.mean()
-
-
-@register_term
-@dataclass(frozen=True)
-class BoostingCrossEntropy(Term):
-    """Cross-entropy of logits that are divided by the weight of their class."""
-
-    beta: Fraction = 0.97
-    """Base of the effective number of images."""
-
-    name = "boosting_cross_entropy"
-    reads_teacher = False
-    trains_head = True
-    first_task = True
-
-    def value(self, step: Step) -> Tensor:
-        """Return the unweighted loss of a step."""
-        logits = at_least_float32(step.student.logits)
-        if step.classes is not None:
-            logits = logits / class_weights(step.classes.counts, self.beta).to(logits.dtype)
-        labels = column_labels(step.batch.labels, logits)
-        return F.cross_entropy(logits, labels) if len(logits) else connected_zero(logits)
-
-
-@register_term
-@dataclass(frozen=True)
-class BalancedDistillation(Term):
-    """Cross-entropy with the teacher's probabilities, multiplied by the weight of their class and normalised."""
-
-    beta: Fraction = 0.97
-    """Base of the effective number of images."""
-    temperature: PositiveFloat = 2.0
-    """Temperature of the softmax over logits."""
-
-    name = "balanced_distillation"
-    trains_head = True
-
-    def value(self, step: Step) -> Tensor:
-        """Return the unweighted loss of a step."""
-        student, teacher = promote(step.student.logits, teacher_of(step).logits.detach())
-        if not len(student):
-            return connected_zero(student)
-        known = teacher.shape[1]
-        weights = class_weights(classes_of(step).counts, self.beta)[:known].to(teacher.dtype)
-        targets = (teacher / self.temperature).softmax(dim=1) * weights
-        return F.cross_entropy(student[:, :known] / self.temperature, targets / targets.sum(dim=1, keepdim=True))
-
-
+_COMPRESSION = {"epochs": 130, "pool": "all", "part": "all", "teacher": "current", "reset": "compress"}
 FOSTER = register(
     Method(
         name="foster",
         summary="a second feature extractor is trained on what the frozen network lacks, then both are compressed",
         family="architecture",
         settings={
-            "network": {
-                "head": "linear",
-                "relu_head": True,
-                "imprint": "none",
-                "freeze_old": False,
-                "expand": "extractor",
-            },
+            "network": {**LINEAR_NETWORK, "expand": "extractor"},
             "loss": {"boosting_cross_entropy": {}, "auxiliary_cross_entropy": {}, "logit_distillation": {}},
             "extension": {"auxiliary_classifier": {"merge_old": False}},
-            "stages": {
-                "compression": {
-                    "epochs": 130,
-                    "pool": "all",
-                    "part": "all",
-                    "teacher": "current",
-                    "reset": "compress",
-                    "loss": {"balanced_distillation": {}},
-                }
-            },
+            "stages": {"compression": {**_COMPRESSION, "loss": {"balanced_distillation": {}}}},
             "predict": {"predictor": "classifier"},
         },
         preset_from="lucir",

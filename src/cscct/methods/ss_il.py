@@ -16,6 +16,7 @@ from ..losses import register as register_term
 from ..losses.common import at_least_float32, column_labels, connected_zero
 from ..structs import Step
 from .base import Method, register
+from .replay import LINEAR_NETWORK
 
 if TYPE_CHECKING:
     import torch
@@ -26,13 +27,7 @@ else:
 
 
 def separated_cross_entropy(logits: Tensor, labels: Tensor, n_old: int) -> Tensor:
-    """Return the mean cross-entropy with a softmax over the old or the new classes, whichever the label is one of.
-
-    Args:
-        logits: Shape (k, classes).
-        labels: Shape (k,).
-        n_old: Number of old classes.
-    """
+    """Return the mean cross-entropy of logits (k, classes), with a softmax over the old or the new classes each."""
     logits, labels = at_least_float32(logits), column_labels(labels, logits)
     if not len(logits):
         return connected_zero(logits)
@@ -55,17 +50,8 @@ class SeparatedCrossEntropy(Term):
         return separated_cross_entropy(step.student.logits, step.batch.labels, step.task.n_old)
 
 
-SS_IL = register(
-    Method(
-        name="ss-il",
-        summary="separate softmax over old and new classes, distillation of each earlier task by itself",
-        family="distillation",
-        settings={
-            "network": {"head": "linear", "relu_head": True, "imprint": "none", "freeze_old": False},
-            "loss": {"separated_cross_entropy": {}, "task_distillation": {"weight": 4.0, "temperature": 2.0}},  # 4: T²
-            "train": {"sampler": "mixed", "old_fraction": 0.2},
-            "predict": {"predictor": "classifier"},
-        },
-        preset_from="lucir",
-    )
-)
+_LOSS = {"separated_cross_entropy": {}, "task_distillation": {"weight": 4.0, "temperature": 2.0}}  # 4: T²
+_TRAIN = {"sampler": "mixed", "old_fraction": 0.2}
+_SETTINGS = {"network": LINEAR_NETWORK, "loss": _LOSS, "train": _TRAIN, "predict": {"predictor": "classifier"}}
+_SUMMARY = "separate softmax over old and new classes, distillation of each earlier task by itself"
+SS_IL = register(Method("ss-il", _SUMMARY, _SETTINGS, preset_from="lucir", family="distillation"))
