@@ -98,7 +98,7 @@ def answer_paragraph() -> str:
     )
     for regime, title in TUNED_REGIMES.items():
         if gains := listed({base: tuned_gain(regime, base) for base in BASES}):
-            sentences.append(f"With tuned weights it adds, {title}, {gains}.")
+            sentences.append(f"With tuned weights it adds {gains} ({title}).")
     return " ".join(sentences) + "\n"
 
 

@@ -106,8 +106,9 @@ class Study:
 
     def weights(self, method: str) -> Values:
         """Return the tuned values of a method, from the records or by tuning."""
-        complete = [row for row in self.recorded(method) if row["state"] == "complete"]
-        if len(self.recorded(method)) == self.content["tuning"]["trials"] and complete:
+        ended = [row for row in self.recorded(method) if row["state"] != "running"]
+        complete = [row for row in ended if row["state"] == "complete"]
+        if len(ended) == self.content["tuning"]["trials"] and complete:
             values: Values = json.loads(max(complete, key=lambda row: float(row["value"]))["settings"])
             return values
         tuning, trials = self.tuning(method), self.content["tuning"]["trials"]
