@@ -7,17 +7,30 @@ import os
 import random
 import shutil
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from cscct.errors import RunFailed, UserError
 from kills import Killer
-from model_folders import CHANGES, LEARN, PREDICT, checked, draw_images, make_model, predictions, unused_files
-from watch import CaseResult, Ended, Kind, Outside, command, started
+from model_folders import (
+    CHANGES,
+    LEARN,
+    PREDICT,
+    changes_of,
+    checked,
+    draw_images,
+    make_model,
+    predictions,
+    unused_files,
+)
+from watch import CaseResult, Ended, Kind, Outside, command, guarded, started
 
 EXPORT = ("export", "model", "--to", "torchscript", "--out", "exported.pt", "--quiet")
 NEXT = ("learn", "model", "third", "--quiet")  # a later change, which removes what was left behind
 FULL_EVERY = 3  # operations: a full disk stays full, so neighbours are alike
+MERGE = "merge"
 TWO = {
     "two classes": (("learn", "model", "second", "--quiet"), ("learn", "model", "third", "--quiet")),
     "learn and forget": (("learn", "model", "second", "--quiet"), ("forget", "model", "green", "--quiet")),
@@ -25,6 +38,24 @@ TWO = {
     "learn and purge": (("learn", "model", "second", "--quiet"), CHANGES["purge"]),
     "two new models": (LEARN, LEARN),
 }
+
+
+def _change(name: str, arguments: tuple[str, ...], folder: Path, before: Callable[[], None] = lambda: None) -> Ended:
+    """A change, as a command or, where there is none, as the server makes it."""
+    if name != MERGE:
+        return command(*arguments, folder=folder, before=before)
+
+    def merge() -> None:
+        from cscct.classifier.photo_changes import merge_classes
+
+        before()
+        try:
+            merge_classes(Path("model"), ["red"], "green")
+        except (UserError, RunFailed, OSError) as error:  # a response with this text
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(1)
+
+    return guarded(merge, MERGE, folder)
 
 
 class FullDisk(Killer):
@@ -53,19 +84,20 @@ class ChangedModels(Kind):
 
     def __init__(self, scratch: Path, changes: dict[str, tuple[str, ...]] | None = None):
         self.source, self.empty = scratch / "model", scratch / "empty"
-        self.changes = {"create": LEARN, **CHANGES, "export": EXPORT} if changes is None else changes
         for folder in (self.source, self.empty):
             folder.mkdir(parents=True)
         make_model(self.source)
         draw_images(self.empty)
         self.before = predictions(self.source)
+        own = {"create": LEARN, **changes_of(self.source / "model"), MERGE: (), "export": EXPORT}
+        self.changes = own if changes is None else changes
         self.after: dict[str, str] = {}
         self.points: list[tuple[str, str, int]] = []
         for name, arguments in self.changes.items():
             place = scratch / f"whole-{name}"
             shutil.copytree(self._start(name), place)
             count = scratch / f"{name}.operations"
-            checked(command(*arguments, folder=place, before=Killer(0, count).install))
+            checked(_change(name, arguments, place, before=Killer(0, count).install))
             self.after[name] = predictions(place)
             operations = range(1, int(count.read_text()) + 1)
             self.points += [("kill", name, at) for at in operations]
@@ -92,7 +124,7 @@ class ChangedModels(Kind):
     def _interrupted(self, result: CaseResult, how: str, name: str, at: int, place: Path) -> None:
         arguments = self.changes[name]
         before = Killer(at).install if how == "kill" else FullDisk(at).install
-        ended = command(*arguments, folder=place, before=before)
+        ended = _change(name, arguments, place, before=before)
         if how == "kill" and ended.code != -signal.SIGKILL:
             result.faults.append(f"it ended with {ended.code} instead of the kill: {ended.err[-300:]}")
         if how == "full":  # of the last operations, removing what is not needed, the failure does not matter
@@ -100,7 +132,7 @@ class ChangedModels(Kind):
         state = self._state(place, name, result)
         result.outcome = f"{state} the change"
         if state == "before" or name == "export":
-            result.faults += self._given_again(command(*arguments, folder=place))
+            result.faults += self._given_again(_change(name, arguments, place))
             if self._state(place, name, result) != "after" and name != "export":
                 result.faults.append("given again, it does not finish")
         ended = command(*NEXT, folder=place)
@@ -120,17 +152,17 @@ class ChangedModels(Kind):
         if ended.code == 0 and ended.out == self.after[name] and self.after[name] != self.before:
             return "after"
         if ended.code == 0 and ended.out == self.before:
-            return "before" if name not in ("undo", "export") or not self._undone(place, name) else "after"
+            return "before" if not self._is_other_version(place, name) else "after"
         result.faults.append(f"neither before nor after: {ended.err[-200:]}{ended.out[:100]}")
         return "between"
 
-    def _undone(self, place: Path, name: str) -> bool:
+    def _is_other_version(self, place: Path, name: str) -> bool:
         """Where predictions do not tell: the number of the current version, or the exported file."""
         if name == "export":
             return (place / "exported.pt").is_file()
         from cscct.classifier.store import ModelFolder
 
-        return ModelFolder(place / "model").current() < ModelFolder(self.source / "model").current()
+        return ModelFolder(place / "model").current() != ModelFolder(self.source / "model").current()
 
     def _together(self, result: CaseResult, pair: str, place: Path) -> None:
         processes = [started(*arguments, folder=place) for arguments in TWO[pair]]
