@@ -7,17 +7,30 @@ import os
 import random
 import shutil
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from cscct.errors import RunFailed, UserError
 from kills import Killer
-from model_folders import CHANGES, LEARN, PREDICT, checked, draw_images, make_model, predictions, unused_files
-from watch import CaseResult, CommandResult, Kind, Outside, run_command, start_command
+from model_folders import (
+    CHANGES,
+    LEARN,
+    PREDICT,
+    changes_of,
+    checked,
+    draw_images,
+    make_model,
+    predictions,
+    unused_files,
+)
+from watch import CaseResult, CommandResult, Kind, Outside, run_command, run_function, start_command
 
 EXPORT = ("export", "model", "--to", "torchscript", "--out", "exported.pt", "--quiet")
 NEXT = ("learn", "model", "third", "--quiet")  # a later change, which removes leftover files
 FULL_EVERY = 3  # operations: consecutive ones give similar cases, since a full disk stays full
+MERGE = "merge"
 TWO = {
     "two classes": (("learn", "model", "second", "--quiet"), ("learn", "model", "third", "--quiet")),
     "learn and forget": (("learn", "model", "second", "--quiet"), ("forget", "model", "green", "--quiet")),
@@ -25,6 +38,26 @@ TWO = {
     "learn and purge": (("learn", "model", "second", "--quiet"), CHANGES["purge"]),
     "two new models": (LEARN, LEARN),
 }
+
+
+def _change(
+    name: str, arguments: tuple[str, ...], folder: Path, before: Callable[[], None] = lambda: None
+) -> CommandResult:
+    """Make a change with a command or, if there is none, with the function that the server calls."""
+    if name != MERGE:
+        return run_command(*arguments, folder=folder, before=before)
+
+    def merge() -> None:
+        from cscct.classifier.photo_changes import merge_classes
+
+        before()
+        try:
+            merge_classes(Path("model"), ["red"], "green")
+        except (UserError, RunFailed, OSError) as error:  # a response with this text
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(1)
+
+    return run_function(merge, MERGE, folder)
 
 
 class FullDisk(Killer):
@@ -53,19 +86,20 @@ class ChangedModels(Kind):
 
     def __init__(self, scratch: Path, changes: dict[str, tuple[str, ...]] | None = None):
         self.source, self.empty = scratch / "model", scratch / "empty"
-        self.changes = {"create": LEARN, **CHANGES, "export": EXPORT} if changes is None else changes
         for folder in (self.source, self.empty):
             folder.mkdir(parents=True)
         make_model(self.source)
         draw_images(self.empty)
         self.before = predictions(self.source)
+        own = {"create": LEARN, **changes_of(self.source / "model"), MERGE: (), "export": EXPORT}
+        self.changes = own if changes is None else changes
         self.after: dict[str, str] = {}
         self.points: list[tuple[str, str, int]] = []
         for name, arguments in self.changes.items():
             workdir = scratch / f"whole-{name}"
             shutil.copytree(self._start(name), workdir)
             count = scratch / f"{name}.operations"
-            checked(run_command(*arguments, folder=workdir, before=Killer(0, count).install))
+            checked(_change(name, arguments, workdir, before=Killer(0, count).install))
             self.after[name] = predictions(workdir)
             operations = range(1, int(count.read_text()) + 1)
             self.points += [("kill", name, at) for at in operations]
@@ -92,7 +126,7 @@ class ChangedModels(Kind):
     def _interrupted(self, result: CaseResult, how: str, name: str, at: int, workdir: Path) -> None:
         arguments = self.changes[name]
         before = Killer(at).install if how == "kill" else FullDisk(at).install
-        completed = run_command(*arguments, folder=workdir, before=before)
+        completed = _change(name, arguments, workdir, before=before)
         if how == "kill" and completed.code != -signal.SIGKILL:
             result.faults.append(f"exit code {completed.code} instead of a kill: {completed.stderr[-300:]}")
         if how == "full":  # the last operations, which remove unused files, may fail
@@ -100,7 +134,7 @@ class ChangedModels(Kind):
         state = self._state(workdir, name, result)
         result.outcome = f"{state} the change"
         if state == "before" or name == "export":
-            result.faults += self._repetition_faults(run_command(*arguments, folder=workdir))
+            result.faults += self._repetition_faults(_change(name, arguments, workdir))
             if self._state(workdir, name, result) != "after" and name != "export":
                 result.faults.append("the repeated command fails")
         completed = run_command(*NEXT, folder=workdir)
@@ -122,18 +156,17 @@ class ChangedModels(Kind):
         if completed.code == 0 and completed.stdout == self.after[name] and self.after[name] != self.before:
             return "after"
         if completed.code == 0 and completed.stdout == self.before:
-            return "before" if name not in ("undo", "export") or not self._undone(workdir, name) else "after"
+            return "before" if not self._is_other_version(workdir, name) else "after"
         result.faults.append(f"neither before nor after: {completed.stderr[-200:]}{completed.stdout[:100]}")
         return "between"
 
-    def _undone(self, workdir: Path, name: str) -> bool:
-        """Return whether a change without effect on predictions was made: the number of the current version, or the
-        exported file."""
+    def _is_other_version(self, workdir: Path, name: str) -> bool:
+        """Where predictions do not tell: the number of the current version, or the exported file."""
         if name == "export":
             return (workdir / "exported.pt").is_file()
         from cscct.classifier.store import ModelFolder
 
-        return ModelFolder(workdir / "model").current() < ModelFolder(self.source / "model").current()
+        return ModelFolder(workdir / "model").current() != ModelFolder(self.source / "model").current()
 
     def _together(self, result: CaseResult, pair: str, workdir: Path) -> None:
         processes = [start_command(*arguments, folder=workdir) for arguments in TWO[pair]]

@@ -21,14 +21,14 @@ from safetensors.torch import load, save
 
 from damage import CONTENTS, PLACES, damage
 from fuzz_reports import DTYPES, SHAPES, VALUES
-from model_folders import CHANGES, PREDICT, make_continued_run, make_model, predictions, strict_json
+from model_folders import PREDICT, changes_of, make_continued_run, make_model, predictions, strict_json
 from watch import CaseResult, CommandResult, Kind, Outside, run_command
 
 LIMIT = 60.0
 WORKING = (".lock", ".lock-holder", ".model.json.tmp", "versions/.unfinished", "versions/0099.json", "files/other")
 FIELDS = ("stale checksum", "new checksum", "no checksum")
 TENSORS = ("nan", "inf", "negative", "huge", "shape", "type", "name", "missing", "extra")
-AFTERWARDS = (("info", "model", "--json"), *CHANGES.values(), ("learn", "model", "third", "--quiet"))
+AFTERWARDS = (("info", "model", "--json"), ("learn", "model", "third", "--quiet"))
 
 
 class DamagedModels(Kind):
@@ -42,6 +42,7 @@ class DamagedModels(Kind):
             folder.mkdir(parents=True)
         make_model(self.sources["model"])
         make_continued_run(self.sources["continued run"])
+        self.afterwards = (*AFTERWARDS, *changes_of(self.sources["model"] / "model").values())
         self.predictions = {name: predictions(folder) for name, folder in self.sources.items()}
         self.points: list[tuple[str, str, str, Any]] = []
         for name, folder in self.sources.items():
@@ -72,7 +73,7 @@ class DamagedModels(Kind):
         completed = run_command(*PREDICT, folder=workdir, limit=LIMIT)
         self._judge(result, completed, source, covered)
         if rng.random() < 0.4:
-            result.faults += _output_faults(run_command(*rng.choice(AFTERWARDS), folder=workdir, limit=LIMIT))
+            result.faults += _output_faults(run_command(*rng.choice(self.afterwards), folder=workdir, limit=LIMIT))
             result.faults += _output_faults(run_command(*PREDICT, folder=workdir, limit=LIMIT))
         result.faults += outside.faults()
         return result

@@ -7,6 +7,7 @@ is terminated.
 from __future__ import annotations
 
 import functools
+import json
 import os
 import random
 import shutil
@@ -19,54 +20,61 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from model_folders import CHANGES, make_model
+from model_folders import changes_of, make_model, photo_of
 from watch import CaseResult, ChildProcess, Kind, Outside, start_command
 
 TOKEN = "a-token-of-the-attack"
-READY, END = 120.0, 60.0  # seconds that the server may take to start and to stop, on a busy machine
-PATHS = (
-    *("/", "/api/model", "/api/classify", "/api/staged", "/api/learn", "/api/job", "/api/undo", "/api/restore"),
-    *(
-        "/api/forget",
-        "/api/rename",
-        "/api/map",
-        "/api/exemplars/0/0",
-        "/api/exemplars/99/-1",
-        "/login",
-        "/../etc/passwd",
-    ),
-    *("/api/staged/%00", "/api/staged/..%2f..", "//", "*", "/api/classify?top=%ff", "/" + "x" * 3000),
+READY, END = 120.0, 60.0  # seconds that the server may take to begin and to end, on a busy machine
+READ = (  # the paths of GET requests
+    *("/", "/login", "/api/model", "/api/staged", "/api/job", "/api/state", "/api/queue", "/api/map", "/api/photos"),
+    *("/api/photos?label=red&predicted=green", "/api/photos?label=red&limit=1000", "/api/photos?offset=1000000000"),
+    *("/api/photos?limit=99999999999999999999", "/api/photos?label=%ff%00", "/api/photos?label=" + "x" * 3000),
+    *("/api/photos/{id}", "/api/photos/{id}?large=true", "/api/photos/{id}?large=maybe", "/api/photos/0000"),
+    *("/api/photos/..%2f..%2fnotes.txt", "/api/photos/" + "f" * 64, "/api/photos/%00", "/api/staged/%00"),
+    *("/api/staged/..%2f..", "/api/staged/{staged}/thumbnail?large=true", "/api/staged/{staged}/thumbnail"),
+    *("/api/queue/0", "/api/queue/1", "/api/queue/-1", "/api/queue/99999999999999999999", "/api/queue/..%2f0.png"),
+    *("/api/exemplars/0/0", "/api/exemplars/99/-1", "/api/exemplars/1e3/0", "/../etc/passwd", "//", "*"),
+)
+WRITE = (  # and of POST requests
+    *("/api/classify", "/api/classify?top=%ff", "/api/explain", "/api/staged", "/api/learn", "/api/undo", "/login"),
+    *("/api/restore", "/api/forget", "/api/rename", "/api/merge", "/api/photos/move", "/api/photos/keep"),
+    *("/api/photos/remove", "/api/export", "/api/staged/%00", "/" + "x" * 3000),
 )
 METHODS = ("GET", "POST", "DELETE", "PUT", "HEAD", "OPTIONS", "TRACE", "get", "X" * 300, "")
 CHARSETS = ("punycode", "undefined", "idna", "utf-16", "utf-7", "base64", "nonsense", "\u00ff", "")
 TYPES = ("application/json", "multipart/form-data", "multipart/form-data; boundary=", "text/plain", "", "\u00ff")
 HOSTS = ("localhost", "127.0.0.1", "evil.example", "", "[", "[::1]", "a@b", "localhost\t", "\u00ff")
 JSON = (
-    b"{}",
-    b"[",
-    b"null",
-    b'{"version": 1e999}',
-    b'{"version": NaN}',
-    b'{"classes": ["red"]}',
-    b"\xff",
-    b"[" * 50_000,
+    *(b"{}", b"[", b"null", b'{"version": 1e999}', b'{"version": NaN}', b'{"version": 1}', b'{"classes": ["red"]}'),
+    *(b"\xff", b"[" * 50_000, b'{"ids": ' + b"[" * 50_000, b'{"ids": "{id}"}', b'{"ids": ["{id}"]}', b'{"ids": [{}]}'),
+    *(b'{"ids": ["{id}", "{id}"], "label": "green"}', b'{"ids": ["../../x"], "label": "../x"}'),
+    *(b'{"ids": ["\\ud800aaaa"], "label": "\\udfff"}', b'{"ids": ["0000"], "label": null}'),
+    *(b'{"classes": ["red", "red"], "into": "green"}', b'{"classes": ["red"], "into": "red"}'),
+    *(
+        b'{"classes": "red", "into": {"a": 1}}',
+        b'{"old": "red", "new": "a\\u0000b"}',
+        b'{"old": "red", "new": "green"}',
+    ),
+    *(b'{"format": "torchscript"}', b'{"format": ["onnx"]}', b'{"format": "../x"}'),
 )
-MORE_HEADERS = ("Transfer-Encoding: chunked", "Expect: 100-continue", "Upgrade: websocket", "Cookie: =;")
 
 
-def _request(rng: random.Random, image: bytes) -> bytes:
-    """Return a request that may be malformed."""
+def _request(rng: random.Random, image: bytes, ids: dict[str, str]) -> bytes:
+    """Something like a request. ids: of photos that exist, by the names that paths and JSON texts use."""
     if rng.random() < 0.15:
         return rng.randbytes(rng.randint(1, 3000))
     kind = rng.choice(TYPES)
-    body = rng.choice((b"", rng.choice(JSON), rng.randbytes(rng.randint(0, 5000))))
-    if rng.random() < 0.6:
+    known = b'"%s"' % ids["id"].encode()
+    text = rng.choice(JSON).replace(b'"{id}"', known)
+    body = rng.choice((b"", text, text, rng.randbytes(rng.randint(0, 5000))))
+    if rng.random() < 0.4:
         kind = f"multipart/form-data; boundary=x; charset={rng.choice(CHARSETS)}"
         body = _multipart(rng, image)
     length = rng.choice((len(body),) * 6 + (0, 1, len(body) + 50, 10**9, 10**30, -1))
-    method, version = rng.choice(METHODS) if rng.random() < 0.2 else "POST", rng.choice(("1.1",) * 6 + ("1.0", "9"))
+    method, paths = rng.choice((("GET", READ), ("POST", WRITE)))
+    method, version = rng.choice(METHODS) if rng.random() < 0.2 else method, rng.choice(("1.1",) * 6 + ("1.0", "9"))
     lines = [
-        f"{method} {rng.choice(PATHS)} HTTP/{version}",
+        f"{method} {rng.choice(paths).format(**ids)} HTTP/{version}",
         f"Host: {rng.choice(HOSTS) if rng.random() < 0.2 else 'localhost'}",
         f"Content-Type: {kind}",
         f"Content-Length: {length}",
@@ -74,9 +82,11 @@ def _request(rng: random.Random, image: bytes) -> bytes:
     if rng.random() < 0.8:
         lines.append(f"Authorization: Bearer {TOKEN if rng.random() < 0.9 else 'wrong'}")
     if rng.random() < 0.1:
-        lines.append(rng.choice(MORE_HEADERS))
-    text = "\r\n".join(lines).encode("latin-1", "replace") + b"\r\n\r\n" + body
-    return text[: rng.randrange(len(text))] if rng.random() < 0.2 else text
+        lines.append(
+            rng.choice(("Transfer-Encoding: chunked", "Expect: 100-continue", "Upgrade: websocket", "Cookie: =;"))
+        )
+    request = "\r\n".join(lines).encode("latin-1", "replace") + b"\r\n\r\n" + body
+    return request[: rng.randrange(len(request))] if rng.random() < 0.2 else request
 
 
 def _multipart(rng: random.Random, image: bytes) -> bytes:
@@ -85,6 +95,18 @@ def _multipart(rng: random.Random, image: bytes) -> bytes:
     name = rng.choice((b"a.png", b"../../x", b"\xff", b"", b"\0"))
     part = b'--x\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n'
     return part % (b"label", b"", label) + part % (b"images", b'; filename="%s"' % name, content) + b"--x--\r\n"
+
+
+def _complete(route: str, kind: str, body: bytes) -> bytes:
+    lines = [f"POST /api/{route} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {TOKEN}", "Connection: close"]
+    lines += [f"Content-Type: {kind}", f"Content-Length: {len(body)}", "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+def _upload(route: str, image: bytes) -> bytes:
+    part = b'--x\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n'
+    body = part % (b"label", b"", b"red") + part % (b"images", b'; filename="a.png"', image) + b"--x--\r\n"
+    return _complete(route, "multipart/form-data; boundary=x", body)
 
 
 class Client:
@@ -112,17 +134,19 @@ class Client:
             self.faults.append(f"server error {status}: {text[:300]!r}")
         return received
 
+    def staged(self) -> str:
+        """Stages the image, and returns its id."""
+        answer = self.send(_upload("staged", self.image), limit=60.0)
+        if b" 201 " not in answer[:20]:
+            self.faults.append(f"not staged: {answer[:300]!r}")
+            return "0"
+        return str(json.loads(answer.partition(b"\r\n\r\n")[2])["staged"][0]["id"])
+
     def classify(self) -> None:
-        """Send a valid request, which must succeed. It is repeated if the server is busy (503)."""
-        part = b'--x\r\nContent-Disposition: form-data; name="images"; filename="a.png"\r\n\r\n%s\r\n--x--\r\n'
-        body = part % self.image
-        head = (
-            f"POST /api/classify HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nConnection: close\r\n"
-        )
-        head += f"Content-Type: multipart/form-data; boundary=x\r\nContent-Length: {len(body)}\r\n\r\n"
+        """An ordinary request, which has to succeed soon; a full queue answers 503, and the client tries again."""
         for _ in range(20):
-            answer = self.send(head.encode() + body, limit=60.0)
-            if b" 200 " in answer[:20]:
+            answer = self.send(_upload("classify", self.image), limit=60.0)
+            if b" 200 " in answer[:20] or b"has no classes" in answer:  # two changes may have removed both
                 return
             time.sleep(1.0)
         self.faults.append(f"no prediction: {answer[:300]!r}")
@@ -138,6 +162,9 @@ class Requests(Kind):
         self.source.mkdir(parents=True)
         make_model(self.source, "lucir-resnet")  # which separate processes know too
         self.image = (self.source / "queries" / "0.png").read_bytes()
+        (self.source / "list.json").write_text('[{"image": "queries/0.png"}, {"image": "model/model.json"}]')
+        self.ids = {"id": photo_of(self.source / "model")}
+        self.changes = changes_of(self.source / "model")
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
         outside, workdir = Outside(folder / "outside"), folder / "inside"
@@ -147,11 +174,13 @@ class Requests(Kind):
         if port is None:
             return CaseResult("", "no server", [*server.wait(0.1).faults(), "the server did not start"])
         client = Client(port, self.image)
-        change = rng.choice(list(CHANGES))
-        change_process = start_command(*CHANGES[change], folder=workdir)
+        ids = {**self.ids, "staged": client.staged()}
+        change = rng.choice(list(self.changes))
+        change_process = start_command(*self.changes[change], folder=workdir)  # as somebody at the command line would
         generators = [random.Random(rng.random()) for _ in range(3)]
-        works: list[Callable[[], None]] = [functools.partial(_malformed, client, generator) for generator in generators]
+        works: list[Callable[[], None]] = [functools.partial(_malformed, client, one, ids) for one in generators]
         works += [client.classify, functools.partial(_slow, client, rng.choice((4, 40)))]
+        works += [functools.partial(client.send, _EXPORT, limit=READY)] if rng.random() < 0.3 else []
         threads = [threading.Thread(target=work) for work in works]
         for thread in threads:
             thread.start()
@@ -160,8 +189,9 @@ class Requests(Kind):
             thread.join()
         completed = change_process.wait()
         client.classify()
-        idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]
-        for connection, text in zip(idle, (b"", b"GET / HTTP/1.1\r\n", _HALF), strict=True):
+        last = (b"", b"GET / HTTP/1.1\r\n", _HALF, *((_EXPORT,) if rng.random() < 0.3 else ()))
+        idle = [socket.create_connection(("127.0.0.1", port)) for _ in last]
+        for connection, text in zip(idle, last, strict=True):
             connection.sendall(text)
         os.kill(server.pid, signal.SIGTERM)
         end = server.wait(END)
@@ -172,7 +202,7 @@ class Requests(Kind):
         )
         result.faults = client.faults + completed.faults() + outside.faults()
         if end.code not in (0, -signal.SIGTERM):
-            result.faults.append(f"the server completed with {end.code}: {end.stderr[-500:]}")
+            result.faults.append(f"the exit code of the server is {end.code}: {end.stderr[-500:]}")
         result.faults += ["traceback in the log: " + end.stderr[-500:]] if "Traceback" in end.stderr else []
         result.faults += ["token in the log"] if TOKEN in end.stderr else []
         return result
@@ -184,9 +214,12 @@ _HALF = (
 ).encode()
 
 
-def _malformed(client: Client, rng: random.Random) -> None:
-    for _ in range(15):
-        client.send(_request(rng, client.image), pause=rng.choice((0.0,) * 9 + (0.2,)))
+_EXPORT = _complete("export", "application/json", b'{"format": "pt2"}')
+
+
+def _malformed(client: Client, rng: random.Random, ids: dict[str, str]) -> None:
+    for _ in range(20):
+        client.send(_request(rng, client.image, ids), pause=rng.choice((0.0,) * 9 + (0.2,)))
 
 
 def _slow(client: Client, count: int) -> None:
@@ -204,7 +237,7 @@ def _slow(client: Client, count: int) -> None:
 def _serve() -> None:
     from cscct.classifier.serve import run
 
-    run("model", port=0, token=TOKEN)
+    run("model", port=0, token=TOKEN, queue="list.json")
 
 
 def _port(server: ChildProcess) -> int | None:

@@ -20,6 +20,7 @@ LEARN_MORE = ("learn", "model", "second", "--quiet")
 PREDICT = ("predict", "model", "queries", "--json", "--unknown", "0.5", "--quiet")
 _RUN = enumerate(run_arguments("lucir+cscct"))
 RUN = tuple("model" if argument == "run" and index else argument for index, argument in _RUN)
+PHOTO = "PHOTO"  # stands for the identity of a photo, see `changes_of`
 CHANGES: dict[str, tuple[str, ...]] = {
     "learn": LEARN_MORE,
     "forget": ("forget", "model", "green", "--quiet"),
@@ -27,7 +28,23 @@ CHANGES: dict[str, tuple[str, ...]] = {
     "undo": ("undo", "model", "--quiet"),
     "rename": ("rename", "model", "red", "crimson", "--quiet"),
     "keep": ("learn", "model", "second", "--keep-versions", "1", "--quiet"),
+    "move a photo": ("review", "model", "--move", PHOTO, "green", "--quiet"),
+    "remove a photo": ("review", "model", "--remove", PHOTO, "--quiet"),
+    "confirm a photo": ("review", "model", "--keep", PHOTO, "--quiet"),
 }
+
+
+def changes_of(model: Path) -> dict[str, tuple[str, ...]]:
+    """The changes, with the identity of a photo of the model."""
+    photo = photo_of(model)
+    return {name: tuple(photo if word == PHOTO else word for word in words) for name, words in CHANGES.items()}
+
+
+def photo_of(model: Path) -> str:
+    """The identity of a photo of the class red."""
+    from cscct.classifier.store import ModelFolder
+
+    return ModelFolder(model).load().state_.photos["red"].photos[0].id
 
 
 def register_tiny_backbone() -> None:

@@ -42,7 +42,7 @@ def renew_after_fork() -> None:
 
 def _renew_pool() -> None:
     torch = sys.modules.get("torch")
-    if hasattr(torch, "set_num_threads"):  # neither missing nor half imported
+    if torch is not None and hasattr(torch, "set_num_threads"):  # not half imported
         torch.set_num_threads(torch.get_num_threads())
 
 

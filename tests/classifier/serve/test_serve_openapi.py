@@ -48,4 +48,4 @@ def test_responses_conform_to_the_schema(folder: Path) -> None:
 
 
 def check(case: Any) -> None:
-    case.call_and_validate(checks=CHECKS)
+    case.call_and_validate(checks=CHECKS, timeout=600)

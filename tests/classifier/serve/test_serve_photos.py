@@ -52,7 +52,7 @@ def test_api(original: Path, tmp_path: Path) -> None:
         for query in ("", "?large=true"):
             image = client.get(f"/api/photos/{photo['id']}{query}")
             assert (image.status_code, image.headers["content-type"]) == (200, "image/jpeg")
-        assert client.get("/api/photos/0123abcd").status_code == 409
+        assert client.get("/api/photos/0123abcd").status_code == 404
 
         counts = {"red": 7, "green": 8, "blue": 9}
         moved = client.post("/api/photos/move", json={"ids": [photo["id"]], "label": "blue"}).json()

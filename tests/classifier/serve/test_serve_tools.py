@@ -175,7 +175,8 @@ def test_limits_are_set_by_name() -> None:
     assert limits == Limits(file_bytes=5000, idle_seconds=2.5)
     for values, message in (
         ({"fil_bytes": "5"}, "did you mean 'file_bytes'"),
-        ({"files": "0"}, "positive integer, not '0'"),
+        ({"files": "0"}, "positive integer of at most 1,000,000,000,000,000, not '0'"),
+        ({"files": "1" + "0" * 400}, "of at most"),
     ):
         with pytest.raises(UserError, match=message):
             parse_limits(values)

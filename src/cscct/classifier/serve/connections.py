@@ -54,6 +54,7 @@ class LimitedConnection(H11Protocol):
         self.waiting_since: float | None = None  # None while a request is being processed
         self._request_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
+        self._unread = 0  # bytes when the timer was started
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the time limit of the first request."""
@@ -81,10 +82,10 @@ class LimitedConnection(H11Protocol):
         self.resume_writing()
 
     def pause_writing(self) -> None:
-        """Start the time limit for reading a response."""
+        """Start the time limit for reading a part of a response."""
         super().pause_writing()
         if self._write_timer is None:
-            self._write_timer = self.loop.call_later(self.limits.idle_seconds, self.transport.abort)
+            self._limit_reading()
 
     def resume_writing(self) -> None:
         """Stop the time limit for reading a response."""
@@ -99,6 +100,18 @@ class LimitedConnection(H11Protocol):
             self.transport.abort()
         else:
             super().shutdown()
+
+    def _limit_reading(self) -> None:
+        self._unread = self.transport.get_write_buffer_size()
+        self._write_timer = self.loop.call_later(self.limits.idle_seconds, self._check_reading)
+
+    def _check_reading(self) -> None:
+        """End the connection if the client reads slower than uploads may be."""
+        read = self._unread - self.transport.get_write_buffer_size()
+        if read < self.limits.slow_bytes * self.limits.idle_seconds:
+            self.transport.abort()
+        else:
+            self._limit_reading()
 
     def _wait_for_request(self) -> None:
         self._stop_waiting()

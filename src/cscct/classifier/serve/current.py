@@ -73,6 +73,8 @@ class CurrentModel:
         self.trouble: str | None = None
         self._mutex = threading.Lock()
         self._loaded = LoadedVersion(0, None, [], None)
+        self._map: tuple[IncrementalClassifier, FeatureMap] | None = None
+        self._map_mutex = threading.Lock()
 
     def get(self) -> LoadedVersion:
         """Return the current version.
@@ -188,7 +190,10 @@ class CurrentModel:
     def map(self) -> FeatureMap:
         """Return the feature map of the current version."""
         number, model = self.model()
-        return feature_map(number, model)
+        with self._map_mutex:  # computed once, because it takes several times the memory of the features
+            if self._map is None or self._map[0] is not model:
+                self._map = model, feature_map(number, model)
+            return self._map[1]
 
 
 def _version_info(version: Version) -> VersionInfo:

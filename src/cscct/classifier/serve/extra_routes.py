@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import IO, Any
 
+import anyio
 from fastapi import APIRouter, HTTPException, Request, Response
+from starlette.types import Receive, Scope, Send
 
-from ...errors import RunFailed, UserError
 from ..neighbours import explain
 from .routes import UPLOAD_ERRORS, Index, ServiceDependency, error_responses, multipart
 from .schemas import ExplanationInfo, Export, NeighbourInfo, QueuedInfo, QueueInfo
@@ -21,6 +20,33 @@ BINARY: dict[str, Any] = {
     "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     "description": "The file",
 }
+PART = 1 << 18  # bytes
+
+
+class FileContent(Response):
+    """A file that is read while it is sent, and closed. The responses of starlette that do so read the request
+    meanwhile, and a body beyond the limits would become a server error.
+
+    Args:
+        file: The open file.
+    """
+
+    media_type = "application/octet-stream"
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__()
+        self.file = file
+        del self.headers["content-length"]  # the file may be changed meanwhile
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the file."""
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            while part := await anyio.to_thread.run_sync(self.file.read, PART):
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self.file.close()
 
 
 @router.post("/explain", responses=error_responses(*UPLOAD_ERRORS), openapi_extra=multipart())
@@ -45,17 +71,7 @@ def _explanation(service: Service, upload: Upload) -> ExplanationInfo:
 def export_model(request: Export, service: ServiceDependency) -> Response:
     """The current model as one file for other programs, as `cscct export` writes it."""
     service.model.model()
-    if not service.exporting.acquire(blocking=False):
-        raise HTTPException(409, "The model is already being exported: wait until it is finished.")
-    try:
-        with TemporaryDirectory(prefix="cscct-") as folder:
-            model = service.model.folder.load(device="cpu")  # a copy: exporting changes the network
-            content = model.export(Path(folder) / "model", request.format).read_bytes()
-    except (UserError, RunFailed) as error:
-        raise HTTPException(409, str(error)) from error
-    finally:
-        service.exporting.release()
-    return Response(content, media_type="application/octet-stream")
+    return FileContent(service.exporter.export(request.format))
 
 
 @router.get("/queue")
@@ -73,4 +89,4 @@ def get_queued(number: Index, service: ServiceDependency) -> Response:
     path = service.queue[number].path
     if not path.is_file():
         raise HTTPException(404, f"{path.name} does not exist any more.")
-    return Response(path.read_bytes(), media_type="application/octet-stream")
+    return FileContent(path.open("rb"))

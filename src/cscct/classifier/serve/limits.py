@@ -9,6 +9,7 @@ from ...errors import UserError
 from ...text import suggest
 
 MEGABYTE = 1_000_000
+MAXIMUM = 10**15
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Limits:
         upload_seconds: Maximum duration of an upload.
         idle_seconds: Maximum time without data while a request is received or a response is sent.
         header_seconds: Maximum time until the headers of a request are received.
-        slow_bytes: Uploads slower than this, in bytes per second, are dropped if others need their place.
+        slow_bytes: Uploads slower than this, in bytes per second, are dropped if others need their place. Clients that
+            read a response slower than this are disconnected.
         slow_seconds: Uploads younger than this are not dropped.
         connections: Maximum number of connections.
         connections_per_client: Maximum number of connections of a client.
@@ -78,9 +80,10 @@ def parse_limits(values: Mapping[str, str]) -> Limits:
             number = kind(text)
         except ValueError:
             number = 0
-        if not 0 < number < float("inf"):
+        if not 0 < number <= MAXIMUM:
             raise UserError(
-                f"The limit {name} must be a positive {'integer' if kind is int else 'number'}, not {text!r}."
+                f"The limit {name} must be a positive {'integer' if kind is int else 'number'} of at most {MAXIMUM:,}, "
+                f"not {text[:100]!r}."
             )
         limits = replace(limits, **{name: number})
     return limits

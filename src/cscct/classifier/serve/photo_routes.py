@@ -7,10 +7,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Path, Query, Response
 
+from ...errors import UserError
 from ..photo_changes import keep_photos, merge_classes, move_photos, remove_photos
 from ..review import class_photos, find_photo, photo_image, suspicious
-from .routes import JPEG, ServiceDependency, error_responses, get_model
+from .routes import JPEG, ChangeDependency, ServiceDependency, error_responses, get_model
 from .schemas import Merge, ModelInfo, MovePhotos, PhotoInfo, PhotoList, Photos
+from .service import Service
 from .staging import LARGE
 from .uploads import class_name
 
@@ -51,19 +53,26 @@ def list_photos(
 
 
 @router.get("/photos/{id}", responses={**error_responses(404, 409, 422), 200: JPEG}, response_class=Response)
-def get_photo(id: Id, service: ServiceDependency, large: bool = False) -> Response:
+async def get_photo(id: Id, service: ServiceDependency, large: bool = False) -> Response:
     """Image of a learned photo: of its file, if it is unchanged, or as it is stored in the model."""
+    return Response(await service.view(lambda: _image(service, id, large)), media_type="image/jpeg")
+
+
+def _image(service: Service, id: str, large: bool) -> bytes:
     state = service.model.model()[1].state_
-    label, position = find_photo(state, id)
+    try:
+        label, position = find_photo(state, id)
+    except UserError as error:
+        raise HTTPException(404, str(error)) from error
     photo = state.photos[label].padded(state.statistics[label].count).photos[position]
     image = photo_image(state, photo.id, photo.name, *([LARGE] if large else []))
     if image is None:
         raise HTTPException(404, "The model does not store an image of this photo.")
-    return Response(image, media_type="image/jpeg")
+    return image
 
 
 @router.post("/photos/move", responses=CHANGE_ERRORS)
-def move(request: MovePhotos, service: ServiceDependency) -> ModelInfo:
+def move(request: MovePhotos, service: ChangeDependency) -> ModelInfo:
     """Move photos to another class, new or existing, and store the result as a new version."""
     label = class_name(request.label, service.limits)
     service.change_version(lambda: move_photos(service.path, request.ids, label))
@@ -71,21 +80,21 @@ def move(request: MovePhotos, service: ServiceDependency) -> ModelInfo:
 
 
 @router.post("/photos/remove", responses=CHANGE_ERRORS)
-def remove(request: Photos, service: ServiceDependency) -> ModelInfo:
+def remove(request: Photos, service: ChangeDependency) -> ModelInfo:
     """Remove photos and store the result as a new version. Can be undone."""
     service.change_version(lambda: remove_photos(service.path, request.ids))
     return get_model(service)
 
 
 @router.post("/photos/keep", responses=CHANGE_ERRORS)
-def keep(request: Photos, service: ServiceDependency) -> ModelInfo:
+def keep(request: Photos, service: ChangeDependency) -> ModelInfo:
     """Confirm the labels of photos, which are then no longer listed for review; stored as a new version."""
     service.change_version(lambda: keep_photos(service.path, request.ids))
     return get_model(service)
 
 
 @router.post("/merge", responses=CHANGE_ERRORS)
-def merge(request: Merge, service: ServiceDependency) -> ModelInfo:
+def merge(request: Merge, service: ChangeDependency) -> ModelInfo:
     """Merge classes into another class and store the result as a new version. Their staged photos are relabeled."""
     for name in (*request.classes, request.into):
         service.model.check_class(name)

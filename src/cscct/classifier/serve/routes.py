@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -52,12 +53,21 @@ def multipart(**fields: dict[str, Any]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
 
 
-def _service(request: Request) -> Service:
+async def _service(request: Request) -> Service:
     service: Service = request.app.state.service
     return service
 
 
 ServiceDependency = Annotated[Service, Depends(_service)]
+
+
+async def _changed_service(service: ServiceDependency) -> AsyncIterator[Service]:
+    async with service.changing:
+        yield service
+
+
+# Of routes that make another version. They run one after another: each loads a copy of the model.
+ChangeDependency = Annotated[Service, Depends(_changed_service)]
 Id = Annotated[str, Path(max_length=64)]
 Index = Annotated[int, Path(ge=0, le=1_000_000)]
 UPLOAD_ERRORS = (400, 408, 409, 413, 415, 422, 503)
@@ -133,9 +143,9 @@ def remove_staged(id: Id, service: ServiceDependency) -> None:
 
 
 @router.get("/staged/{id}/thumbnail", responses={**error_responses(404, 422), 200: JPEG}, response_class=Response)
-def get_thumbnail(id: Id, service: ServiceDependency, large: bool = False) -> Response:
+async def get_thumbnail(id: Id, service: ServiceDependency, large: bool = False) -> Response:
     """Thumbnail of a staged photo, or a large image of it."""
-    return Response(service.staging.thumbnail(id, large), media_type="image/jpeg")
+    return Response(await service.view(lambda: service.staging.thumbnail(id, large)), media_type="image/jpeg")
 
 
 @router.post("/learn", status_code=202, responses=error_responses(409, 503))
@@ -165,14 +175,14 @@ def stop_job(service: ServiceDependency) -> None:
 
 
 @router.post("/undo", responses=error_responses(409))
-def undo(service: ServiceDependency) -> ModelInfo:
+def undo(service: ChangeDependency) -> ModelInfo:
     """Go back to the version from which the current one was made."""
     service.change_version(service.model.folder.undo)
     return get_model(service)
 
 
 @router.post("/restore", responses=error_responses(400, 404, 409, 413, 422))
-def restore(request: Restore, service: ServiceDependency) -> ModelInfo:
+def restore(request: Restore, service: ChangeDependency) -> ModelInfo:
     """Make a stored version the current one."""
     if request.version not in {version.number for version in service.model.get().versions}:
         raise HTTPException(404, f"Version {request.version} does not exist.")
@@ -181,7 +191,7 @@ def restore(request: Restore, service: ServiceDependency) -> ModelInfo:
 
 
 @router.post("/forget", responses=error_responses(400, 404, 409, 413, 422))
-def forget(request: Forget, service: ServiceDependency) -> ModelInfo:
+def forget(request: Forget, service: ChangeDependency) -> ModelInfo:
     """Remove classes and store the result as a new version. Can be undone."""
     for name in request.classes:
         service.model.check_class(name)
@@ -190,7 +200,7 @@ def forget(request: Forget, service: ServiceDependency) -> ModelInfo:
 
 
 @router.post("/rename", responses=error_responses(400, 404, 409, 413, 422))
-def rename(request: Rename, service: ServiceDependency) -> ModelInfo:
+def rename(request: Rename, service: ChangeDependency) -> ModelInfo:
     """Rename a class and store the result as a new version. Staged photos of the class are relabeled."""
     service.model.check_class(request.old)
     new = class_name(request.new, service.limits)

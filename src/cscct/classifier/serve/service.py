@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -16,6 +16,7 @@ from ...errors import RunFailed, UserError
 from ...storage import HOLDER, LOCK, make_folder
 from ..versions import is_model_folder
 from .current import CurrentModel
+from .exporting import Exporter
 from .job import STAGING
 from .learning import LearningJob
 from .limits import Limits
@@ -38,16 +39,18 @@ class Service:
 
     def __init__(self, path: Path, limits: Limits, queue: Sequence[QueuedPhoto] = ()) -> None:
         self.path, self.limits, self.queue = path, limits, queue
-        self.exporting = threading.Lock()
+        self.changing = asyncio.Lock()
         self.model = CurrentModel(path)
         self.staging = Staging(path / STAGING, limits)
         self.job = LearningJob(path, self.staging, self.model.refresh)
+        self.exporter = Exporter(path)
         self._workers: anyio.CapacityLimiter | None = None
+        self._viewers: anyio.CapacityLimiter | None = None
         self._transfers: list[Transfer] = []
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Lock the folder and load the model. On exit, stop the learning step.
+        """Lock the folder and load the model. On exit, stop the learning step and an export.
 
         Raises:
             UserError: If the folder cannot be served.
@@ -59,6 +62,7 @@ class Service:
             try:
                 yield
             finally:
+                self.exporter.stop()
                 self.job.stop()
 
     @property
@@ -67,6 +71,13 @@ class Service:
         if self._workers is None:
             self._workers = anyio.CapacityLimiter(self.limits.running)
         return self._workers
+
+    @property
+    def viewers(self) -> anyio.CapacityLimiter:
+        """Limiter of the threads that decode stored images for display, so that predictions do not wait for them."""
+        if self._viewers is None:
+            self._viewers = anyio.CapacityLimiter(self.limits.running)
+        return self._viewers
 
     @asynccontextmanager
     async def form(self, request: Request) -> AsyncIterator[Form]:
@@ -110,6 +121,10 @@ class Service:
     async def work(self, function: Callable[[], Result]) -> Result:
         """Run a function in a worker thread, because decoding and prediction would block the event loop."""
         return await anyio.to_thread.run_sync(function, limiter=self.workers, abandon_on_cancel=True)
+
+    async def view(self, function: Callable[[], Result]) -> Result:
+        """Run a function that decodes a stored image for display."""
+        return await anyio.to_thread.run_sync(function, limiter=self.viewers, abandon_on_cancel=True)
 
     def change_version(self, change: Callable[[], object]) -> None:
         """Run a function that makes another version the current one, and load that version.
