@@ -121,7 +121,8 @@ def preload() -> None:
     if not hasattr(sklearn.datasets.load_digits, "cache_clear"):
         sklearn.datasets.load_digits = functools.cache(sklearn.datasets.load_digits)
         sklearn.datasets.load_digits()
-    assert all((torch._dynamo, rich.progress, safetensors.torch, cscct.api, cscct.cli, cscct.reporting, cscct.studies.execution))
+    assert all((rich.progress, safetensors.torch, torch._dynamo))
+    assert all((cscct.api, cscct.cli, cscct.reporting, cscct.studies.execution))
 
 
 def command(*arguments: str, folder: Path, limit: float = LIMIT, before: Callable[[], None] | None = None) -> Ended:
@@ -210,7 +211,7 @@ def _child(function: Callable[[], None], folder: Path, out: int, err: int) -> No
 
 
 def _renew_threads() -> None:
-    """Replace the thread pool of torch, which a fork leaves unusable, before several threads try to at the same time."""
+    """Replace the thread pool of torch, which a fork leaves unusable, before several threads try to at once."""
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(1)

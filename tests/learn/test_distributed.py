@@ -152,7 +152,7 @@ def test_two_processes_give_the_losses_and_gradients_of_one(tmp_path: Path) -> N
     assert sum("loss csc" in name for name in one) == 6 * 6
     for name, expected in one.items():
         atol = 1e-5 * max(1.0, float(expected.abs().max()))
-        torch.testing.assert_close(two[name], expected, rtol=0, atol=atol, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(two[name], expected, rtol=0, atol=atol, msg=name)
     for base in ("icarl", "lucir", "podnet"):
         gradients = [value for name, value in one.items() if name.startswith(f"{base}: even: gradient")]
         assert sum(bool(value.abs().max() > 1e-4) for value in gradients) > len(gradients) / 2
