@@ -121,17 +121,8 @@ def preload() -> None:
     if not hasattr(sklearn.datasets.load_digits, "cache_clear"):
         sklearn.datasets.load_digits = functools.cache(sklearn.datasets.load_digits)
         sklearn.datasets.load_digits()
-    assert all(
-        (
-            torch._dynamo,
-            rich.progress,
-            safetensors.torch,
-            cscct.api,
-            cscct.cli,
-            cscct.reporting,
-            cscct.studies.execution,
-        )
-    )
+    assert all((rich.progress, safetensors.torch, torch._dynamo))
+    assert all((cscct.api, cscct.cli, cscct.reporting, cscct.studies.execution))
 
 
 def run_command(

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -117,15 +117,39 @@ HEAVY = (
 )
 
 
-def _command(arguments: Sequence[str], folder: Path, env: dict[str, str], output: Path, prepare: Prepare) -> None:
-    """Run `cscct ARGUMENTS` in a folder, in a new process, with its output in files."""
+def _child(function: Callable[[], None], folder: Path, env: dict[str, str], output: Path) -> None:
+    """Call a function in a folder, in a new process, with its output in files."""
     os.environ.clear()
     os.environ.update(env)
     os.chdir(folder)
     for number, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(output / name, os.O_WRONLY | os.O_CREAT), number)
-    sys.argv = ["cscct", *arguments]
     without_synchronisation()
+    function()
+
+
+def run_forked(function: Callable[[], None], folder: Path, **env: str) -> tuple[int, str, str]:
+    """Call a function in a fork of a process that has imported torch and cscct.
+
+    Returns:
+        Its exit code and what it printed to stdout and stderr.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([*HEAVY, *(name for name in sys.modules if name.partition(".")[0] == "cscct")])
+    home = {**os.environ, "OMP_NUM_THREADS": str(THREADS), "COLUMNS": "200", **env}
+    with TemporaryDirectory() as output:
+        process = context.Process(target=_child, args=(function, folder, home, Path(output)))
+        process.start()
+        process.join(timeout=300)
+        if process.exitcode is None:
+            process.kill()
+            raise AssertionError(f"{function} does not end")
+        out, err = ((Path(output) / name).read_text() for name in ("stdout", "stderr"))
+    return process.exitcode, out, err
+
+
+def _command(arguments: Sequence[str], prepare: Prepare) -> None:
+    sys.argv = ["cscct", *arguments]
     prepare()
     from cscct.cli import main
 
@@ -142,18 +166,7 @@ def run_command(
 
     `python -m cscct` and the installed program have separate tests. `prepare` is called in the process first.
     """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*HEAVY, *(name for name in sys.modules if name.partition(".")[0] == "cscct")])
-    home = {**os.environ, "OMP_NUM_THREADS": str(THREADS), "COLUMNS": "200", **env}
-    with TemporaryDirectory() as output:
-        process = context.Process(target=_command, args=(arguments, folder, home, Path(output), prepare))
-        process.start()
-        process.join(timeout=300)
-        if process.exitcode is None:
-            process.kill()
-            raise AssertionError(f"cscct {' '.join(arguments)} does not end")
-        out, err = ((Path(output) / name).read_text() for name in ("stdout", "stderr"))
-    return subprocess.CompletedProcess(arguments, process.exitcode, out, err)
+    return subprocess.CompletedProcess(arguments, *run_forked(partial(_command, arguments, prepare), folder, **env))
 
 
 @pytest.fixture

@@ -1,15 +1,17 @@
 """Code blocks and commands of the documentation, and how tests execute them."""
 
 import json
-import os
 import re
 import shlex
 import subprocess
 import sys
+from functools import partial
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
+from conftest import run_forked
 from pictures import draw_class
 
 ROOT = Path(__file__).parents[1]
@@ -32,10 +34,15 @@ def unmarked_commands(page: Path) -> list[list[str]]:
 
 
 def python(code: str, *arguments: str, cwd: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """Run code in a new interpreter: what documents register must not affect other tests."""
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(command, cwd=cwd, env=env, input=stdin, capture_output=True, text=True, timeout=1200)
+    """Run code in a new process: what documents register must not affect other tests."""
+    return subprocess.CompletedProcess(arguments, *run_forked(partial(_execute, code, arguments, stdin), cwd))
+
+
+def _execute(code: str, arguments: tuple[str, ...], stdin: str) -> None:
+    """Execute code as `python -c` does."""
+    sys.argv, sys.stdin = ["-c", *arguments], StringIO(stdin)
+    sys.path.insert(0, "")
+    exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
 
 
 RUN_BLOCKS = """

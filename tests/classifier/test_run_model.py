@@ -30,15 +30,15 @@ def digits() -> Dataset:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path, str], Path]:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Copies of finished runs with eight classes; each method is trained once."""
-    runs: dict[str, Path] = {}
+    runs: dict[tuple[str, ...], Path] = {}
 
-    def copy(folder: Path, method: str) -> Path:
-        if method not in runs:
-            runs[method] = tmp_path_factory.mktemp("finished") / "run"
-            run_quietly(runs[method], method, *FIRST)
-        return Path(shutil.copytree(runs[method], folder))
+    def copy(folder: Path, method: str, *sets: str) -> Path:
+        if (method, *sets) not in runs:
+            runs[method, *sets] = tmp_path_factory.mktemp("finished") / "run"
+            run_quietly(runs[method, *sets], method, *FIRST, *sets)
+        return Path(shutil.copytree(runs[method, *sets], folder))
 
     return copy
 
@@ -77,8 +77,8 @@ def test_finished_run_keeps_learning(method: str, digits: Dataset, finished: Any
 @pytest.mark.parametrize("method", ["lucir+cscct", "podnet", "der++", "icarl"])
 def test_training_is_identical_to_another_task(method: str, digits: Dataset, finished: Any, tmp_path: Path) -> None:
     """Teacher, exemplars, stored targets, losses and random numbers are those of a run with one more task."""
-    finished(tmp_path / "first", method)
-    run_quietly(tmp_path / "all", method, *SETTINGS)
+    finished(tmp_path / "first", method, "train.epochs=2")
+    run_quietly(tmp_path / "all", method, *SETTINGS, "train.epochs=2")
     model, whole = load_run(tmp_path / "first"), load_run(tmp_path / "all")
     assert model.training_ is not None
     new = {str(label): list(images_of(digits, label)[0][:, 0]) for label in (8, 9)}
