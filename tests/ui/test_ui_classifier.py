@@ -92,6 +92,17 @@ def test_predictions_with_errors_have_all_columns() -> None:
     ]
 
 
+def test_the_number_of_tested_images_is_not_that_of_learned_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    """A class with a single image is learned but not tested."""
+    report = LearnReport(
+        new=["elm"], extended=[], images={"elm": 1}, before={"ash": [5, 5]}, after={"ash": [5, 5], "elm": [0, 0]}
+    )
+    print_learn_result(LearnResult(Path("trees"), 2, 2, 6, "lda", True, report))
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["class", "tested", "before", "after"] in lines
+    assert ["elm", "0", "new", "not", "measured"] in lines
+
+
 @pytest.mark.parametrize(("classes", "width", "complete"), [(20, 80, True), (20, 60, False), (40, 80, False)])
 def test_the_confusion_matrix_fits_or_is_left_out(
     classes: int, width: int, complete: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
