@@ -90,6 +90,48 @@ def overview(page: Any, digits: dict[str, list[Path]]) -> None:
     page.locator("#model-name").click()  # removes the focus from the form
 
 
+def empty_page(browser: Any, address: str) -> None:
+    """The page of a folder without a model."""
+    page = browser.new_page(viewport={"width": 1180, "height": 620}, color_scheme="light")
+    page.goto(address)
+    expect(page.locator("#classify-empty")).to_be_visible(timeout=LONG)
+    save("serving-empty", page)
+    page.close()
+
+
+def parts(page: Any, digits: dict[str, list[Path]], folder: Path) -> None:
+    """Single sections and dialogs: classes, a confusion, the viewer, the camera, errors and a running step."""
+    page.get_by_role("button", name="Merge two").click()
+    save("serving-classes", page.locator("#classes"))
+    page.keyboard.press("Escape")
+    page.locator("#confusions button").first.click()
+    expect(page.locator("#photos-note")).to_contain_text("behind this confusion")
+    page.wait_for_load_state("networkidle")
+    save("serving-confusion", page.locator("#photos"))
+    page.get_by_role("button", name="Enlarge").last.click()
+    save("serving-viewer", page.locator("#viewer"))
+    page.keyboard.press("Escape")
+    page.locator("#classify-camera").click()
+    expect(page.locator("#camera-take")).to_be_enabled(timeout=LONG)
+    save("serving-camera", page.locator("#camera"))
+    page.keyboard.press("Escape")
+    (folder / "notes.png").write_text("not an image")
+    page.fill("#teach-name", "two")
+    page.set_input_files("#teach-files", [*digits["two"][EACH : EACH + 2], folder / "notes.png"])
+    expect(page.locator("#teach-problem")).to_be_visible(timeout=LONG)
+    expect(page.locator("#staged img")).to_have_count(15, timeout=LONG)
+    show_running_step(page)
+    save("serving-teach", page.locator("#teach"))
+
+
+def show_running_step(page: Any, **changes: Any) -> None:
+    """Show the progress of a learning step, as if one were running."""
+    state = page.evaluate("fetch('/api/state').then((response) => response.json())")
+    state["job"] = {"state": "running", "what": "reading images", "done": 9, "total": 13, "seconds_left": 2.0}
+    page.route("**/api/state", lambda route: route.fulfill(json={**state, **changes}))
+    expect(page.locator("#job")).to_be_visible(timeout=LONG)
+
+
 def save(name: str, target: Any, **options: Any) -> None:
     """Write a picture of a page or an element, with few colours: a third of the size."""
     path = OUT / f"{name}.png"
@@ -105,14 +147,11 @@ def many_answers(page: Any, digits: dict[str, list[Path]]) -> None:
     page.locator("#answers .card").first.focus()
     page.keyboard.press("1")
     expect(page.locator(".taught")).to_have_count(1, timeout=LONG)
-    state = page.evaluate("fetch('/api/state').then((response) => response.json())")
-    state["job"] = {"state": "running", "what": "reading images", "done": 9, "total": 13, "seconds_left": 2.0}
     model = page.evaluate("fetch('/api/model').then((response) => response.json())")
-    state["version"] = model["version"] = model["version"] + 1  # as after a step in another tab
+    model["version"] += 1  # as after a step in another tab
     page.route("**/api/model", lambda route: route.fulfill(json=model))
-    page.route("**/api/state", lambda route: route.fulfill(json=state))
+    show_running_step(page, version=model["version"])
     expect(page.locator(".age").first).to_be_visible(timeout=LONG)
-    expect(page.locator("#job")).to_be_visible(timeout=LONG)
     page.locator("#model-name").click()
 
 
@@ -122,7 +161,10 @@ def main() -> None:
     with TemporaryDirectory() as folder, sync_playwright() as driver:
         digits = write_digits(Path(folder))
         make_model(Path(folder) / "digits", digits)
-        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=LONG)
+        camera = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
+        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", *camera], timeout=LONG)
+        with served(Path(folder) / "new") as address:
+            empty_page(browser, address)
         with served(Path(folder) / "digits") as address:
             page = open_page(browser, address, 1180, 1240)
             overview(page, digits)
@@ -140,6 +182,9 @@ def main() -> None:
             page = open_page(browser, address, 1180, 900)
             many_answers(page, digits)
             save("serving-many", page)
+            page.close()
+            page = open_page(browser, address, 1180, 900)
+            parts(page, digits, Path(folder))
         browser.close()
 
 

@@ -92,6 +92,8 @@ def test_modules_of_users_run_in_one_thread(two_threads: None, monkeypatch: pyte
     found = threads_of_passes(reader, monkeypatch)
     reader.read(list(pictures((200, 60, 60), 9)))
     assert found == {(threading.get_ident(), 2)}
+
+
 def test_known_images_are_not_run_through_the_network(
     reader: NetworkReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

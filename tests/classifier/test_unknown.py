@@ -74,6 +74,7 @@ def test_rate_and_expected_detection() -> None:
 def test_learn_and_forget_update_the_detector() -> None:
     model = IncrementalClassifier(None).learn(cloud(0, 30, 0).numpy(), [0] * 30)
     new = cloud(5, 20, 1).numpy()
+    assert "0.1 % false alarms need at least 1000" in str(model.unknown_refusal(0.001))
     assert model.unknown(new).all()
     assert not model.learn(new, [1] * 20).unknown(new).mean() > 0.3
     assert model.forget(1).unknown(new).all()

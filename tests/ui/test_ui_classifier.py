@@ -116,6 +116,19 @@ def test_information_about_a_run_that_learned_more_classes(
     rows = [line.split() for line in lines]
     assert next(row for row in rows if row[:1] == ["0"])[:3] == ["0", "2", "-"]
     assert ["1", "(current)", "2026-11-18", "20:06", "3", "40"] in rows
+
+
+def test_the_number_of_tested_images_is_not_that_of_learned_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    """A class with a single image is learned but not tested."""
+    report = LearnReport(
+        new=["elm"], extended=[], images={"elm": 1}, before={"ash": [5, 5]}, after={"ash": [5, 5], "elm": [0, 0]}
+    )
+    print_learn_result(LearnResult(Path("trees"), 2, 2, 6, "lda", True, report))
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["class", "tested", "before", "after"] in lines
+    assert ["elm", "0", "new", "not", "measured"] in lines
+
+
 @pytest.mark.parametrize(("classes", "width", "complete"), [(20, 80, True), (20, 60, False), (40, 80, False)])
 def test_the_confusion_matrix_fits_or_is_left_out(
     classes: int, width: int, complete: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -75,8 +75,8 @@ class NoveltyCalibration:
         if images >= needed:
             return None
         return (
-            f"Unknown images cannot be detected: {rate:.0%} false alarms need at least {needed} learned images in "
-            f"classes of two or more different images, and this model has {images}. Learn more images"
+            f"Unknown images cannot be detected: {100 * rate:g} % false alarms need at least {needed} learned images "
+            f"in classes of two or more different images, and this model has {images}. Learn more images"
             f"{f', or allow more false alarms (--unknown {max(0.05, 1 / images):.2g})' if images > 4 else ''}."
         )
 

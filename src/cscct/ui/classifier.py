@@ -87,7 +87,7 @@ def print_learn_result(result: LearnResult) -> None:
 def _accuracies(report: LearnReport, how: str) -> Table:
     """Return rows with the accuracy of old and new classes, before and after."""
     table = Table(box=None, pad_edge=False)
-    for column in (f"accuracy ({how})", "classes", "images", "before", "after"):
+    for column in (f"accuracy ({how})", "classes", "tested", "before", "after"):
         table.add_column(column, justify="left" if "accuracy" in column else "right")
     old = [label for label in report.after if label in report.before]
     groups = [("old classes", old), ("new classes", report.new), ("all classes", list(report.after))]
@@ -108,7 +108,7 @@ def _changes(report: LearnReport) -> Table:
 
     changed = [label for label in report.after if report.after[label] != report.before.get(label)]
     table = Table(box=None, pad_edge=False)
-    for column in ("class", "images", "before", "after"):
+    for column in ("class", "tested", "before", "after"):
         table.add_column(column, justify="left" if column == "class" else "right", overflow="fold")
     for label in sorted(changed, key=share)[:CLASSES_SHOWN]:
         before = _percent(report.before, [label]) if label in report.before else "new"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_serve_page import opened_page
+from test_serve_page import choose_folder, make_tree, opened_page
 
 from browsers import browser_fixture, needs_chromium, playwright  # noqa: F401
 from cscct.classifier.store import ModelFolder
@@ -103,6 +103,52 @@ def test_answers_of_an_earlier_version_are_marked(browser: Any, served: tuple[st
     expect(page.locator(".age")).to_be_hidden()
     expect(page.locator("ol.top .label")).to_have_count(2)  # version 1 has no class blue
     ModelFolder(folder).restore(2)
+    assert errors == []
+    page.close()
+
+
+def test_answers_say_what_they_are(browser: Any, served: tuple[str, Path]) -> None:
+    """Shares are not rounded up to 100 %, long class names are not cut, and unknown photos are explained as unknown."""
+    expect = playwright.expect
+    label = "black_throated_blue_warbler_with_a_long_name"
+    scores = [{"label": label, "score": 0.9968}, {"label": "red", "score": 0.0032}, {"label": "blue", "score": 0.0}]
+    page, errors = opened_page(browser, served[0], width=390)
+    percent = "import('/dom.js').then(({ percent }) => [0, 0.0004, 0.5, 0.9968, 0.99999, 1].map(percent))"
+    shown = [text.replace("\u00a0", " ").replace("\u202f", "") for text in page.evaluate(percent)]
+    assert shown == ["0 %", "<0.1 %", "50.0 %", "99.7 %", "99.9 %", "100 %"]
+
+    def unknown(route: Any) -> None:
+        answer = route.fetch().json()
+        answer["answers"][0] |= {"predictions": scores, "unknown": True}
+        route.fulfill(json=answer)
+
+    model = page.evaluate("fetch('/api/model').then((response) => response.json())")
+    page.route("**/api/model", lambda route: route.fulfill(json=model))
+    for detects, share, text in ((False, None, "20 are needed"), (True, 0.23, "About 23"), (True, 0.9, "About 90")):
+        model.update(detects_unknown=detects, unknown_detection=share)
+        page.reload()
+        expect(page.locator("#classify-unknown")).to_contain_text(text)
+        assert ("too similar" in page.locator("#classify-unknown").inner_text()) == (share == 0.23)
+    page.route("**/api/classify?*", unknown)
+    upload(page, ("blue.png", encoded(BLUE, 90)))
+    expect(page.locator("ol.top .score")).to_have_text(["99.7\u00a0%", "0.3\u00a0%"])
+    name = page.locator("ol.top .label").first
+    assert name.evaluate("element => element.scrollWidth <= element.clientWidth")
+    page.get_by_role("button", name="Why this answer").click()
+    expect(page.locator("#why-body")).to_contain_text("Answer: Unknown. Most probable class: ")
+    assert errors == []
+    page.close()
+
+
+def test_all_photos_of_a_folder_are_classified(browser: Any, served: tuple[str, Path], tmp_path: Path) -> None:
+    """Also those in folders that are not learned, such as `test`. Other files are ignored, as by `cscct predict`."""
+    names = ["train/rose/a.png", "test/rose/b.png", "val/c.png", "d.png", "notes.txt", ".hidden.png", "__MACOSX/e.png"]
+    page, errors = opened_page(browser, served[0])
+    choose_folder(page, "#classify-folder", make_tree(tmp_path / "photos", *names))
+    playwright.expect(page.locator("#classify-count")).to_have_text("4 photos")
+    assert sorted(page.locator("#answers .file").all_inner_texts()) == ["a.png", "b.png", "c.png", "d.png"]
+    choose_folder(page, "#classify-folder", make_tree(tmp_path / "empty", "notes.txt"))
+    playwright.expect(page.locator("#classify-problem")).to_have_text("There are no photos in the folder.")
     assert errors == []
     page.close()
 

@@ -97,6 +97,13 @@ def test_review_and_confusions(browser: Any, address: str) -> None:
     expect(page.locator("#photos-count")).to_have_text("No photo looks mislabelled.")
     page.locator("#photos-undo").click()
     expect(cards).to_have_count(1)
+    cards.first.get_by_role("button", name="Remove 0.png").click()
+    expect(page.locator("#photos-undo")).to_be_visible()
+    page.request.post(f"{address}/api/rename", data={"old": "green", "new": "leaf"})  # another change, in another tab
+    expect(page.locator("#model-summary")).to_contain_text("Version 4")
+    expect(page.locator("#photos-undo")).to_be_hidden()  # it would undo that change
+    page.get_by_role("button", name="Restore version 1").click()
+    expect(cards).to_have_count(1)
     page.get_by_role("button", name="red predicted as blue").click()
     expect(page.locator("#photo-view")).to_be_focused()
     expect(cards.first).to_contain_text("looks like blue")
@@ -127,6 +134,7 @@ def test_photos_of_a_class_and_merging(browser: Any, address: str) -> None:
     page.keyboard.press("Enter")
     expect(page.locator("#model-summary")).to_contain_text("4 classes")
     page.get_by_role("button", name="Merge pink").click()
+    assert page.locator("#classes-scroll").evaluate("table => table.scrollWidth <= table.clientWidth")  # nothing is cut
     for name in ("rde", "red"):
         page.get_by_label("Class into which pink is merged").fill(name)
         page.keyboard.press("Enter")

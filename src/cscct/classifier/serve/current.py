@@ -16,6 +16,7 @@ from ..estimator import IncrementalClassifier
 from ..labels import nearest
 from ..records import Version
 from ..store import ModelFolder
+from ..unknown import NoveltyCalibration
 from ..versions import MODEL, is_model_folder
 from .feature_map import feature_map
 from .schemas import Answer, ClassInfo, FeatureMap, ScoredLabel, VersionInfo
@@ -55,6 +56,10 @@ class LoadedVersion:
         """Return the report of the last learning step."""
         report = getattr(self.model, "report_", None)
         return None if report is None else report.as_dict()
+
+    def unknown(self) -> NoveltyCalibration | None:
+        """Return how well unknown photos are detected; None if the model has no classes."""
+        return self.model.novelty_.calibration if self.model is not None and len(self.model.classes_) else None
 
     def version_infos(self) -> list[VersionInfo]:
         """Return all versions, newest first."""

@@ -79,12 +79,15 @@ router = APIRouter(prefix="/api", responses=error_responses())
 def get_model(service: ServiceDependency) -> ModelInfo:
     """Current model, its classes and its versions."""
     loaded = service.model.get()  # read once: a newer version may be loaded concurrently
+    unknown = loaded.unknown()
     return ModelInfo(
         name=service.path.resolve().name,
         version=loaded.number,
         classes=loaded.classes(),
         versions=loaded.version_infos(),
         report=loaded.report(),
+        detects_unknown=unknown is not None and unknown.refusal() is None,
+        unknown_detection=None if unknown is None else unknown.detection_rate(),
         trouble=service.model.trouble,
         limits=asdict(service.limits),
     )

@@ -44,6 +44,10 @@ class ModelInfo(BaseModel):
     classes: list[ClassInfo]
     versions: list[VersionInfo] = Field(description="All versions, newest first.")
     report: dict[str, Any] | None = Field(None, description="Report of the last learning step.")
+    detects_unknown: bool = Field(description="Whether there are enough photos to detect unknown ones.")
+    unknown_detection: float | None = Field(
+        None, description="Share of photos of other classes that is expected to be detected; null if not estimated."
+    )
     trouble: str | None = Field(None, description="Why a newer version could not be loaded.")
     limits: dict[str, float] = Field(description="Request limits of the server.")
 

@@ -4,12 +4,12 @@ import { addCards, allCards, removeCards, setUpAnswers, showAnswers, shownCards 
 import { api, each } from "./api.js";
 import { cameraButton } from "./camera.js";
 import { announce, bar, byId, el, name, percent, plural, textForm } from "./dom.js";
-import { acceptFiles } from "./drop.js";
+import { acceptFiles, withoutClasses } from "./drop.js";
 import { suggested } from "./suggested.js";
 import { zoomButton } from "./viewer.js";
 import { showWhy } from "./why.js";
 
-const MIN_SCORE = 0.005; // lower scores are hidden, except for the first two classes
+const LISTED = 0.95; // at least two classes are listed, and as many as have this probability together
 let current = 0; // version of the model
 let stagedIds = new Set();
 let changed = () => {};
@@ -18,7 +18,7 @@ let changed = () => {};
 export function setUpClassify(onChange) {
   changed = onChange;
   setUpAnswers();
-  acceptFiles(byId("classify-zone"), [byId("classify-files"), byId("classify-folder")], classifyFiles);
+  acceptFiles(byId("classify-zone"), [byId("classify-files"), byId("classify-folder")], classifyFiles, withoutClasses);
   cameraButton(byId("classify-camera"), classifyFiles);
   showQueue();
   byId("classify-again").addEventListener("click", async () => {
@@ -36,6 +36,7 @@ export function setUpClassify(onChange) {
 async function classifyFiles(selected) {
   try {
     const { photos, ranked, missing } = await suggested(selected);
+    if (!photos.length) return problem("There are no photos in the folder.");
     problem(missing ? `${plural(missing, "listed photo")} not found among the dropped files.` : "");
     await classifyCards(photos.map(({ file }) => newCard(file)), ranked);
   } catch (error) {
@@ -129,7 +130,12 @@ async function classify(card) {
   const caption = el("p", { class: "quiet file" }, name(file.name));
   try {
     const { answer, version } = await api.classify(file);
-    const listed = answer.predictions.filter(({ score }, rank) => rank < 2 || score >= MIN_SCORE);
+    let sum = 0;
+    const listed = answer.predictions.filter(({ score }, rank) => {
+      const before = sum;
+      sum += score;
+      return rank < 2 || before < LISTED;
+    });
     Object.assign(card, { answer, version, listed, error: undefined });
     current = Math.max(current, version);
     item.classList.toggle("unknown", answer.unknown);
@@ -153,7 +159,7 @@ async function classify(card) {
 }
 
 function line({ label, score }) {
-  return el("li", {}, el("span", { class: "label" }, name(label)), el("span", { class: "score" }, percent(score)), bar(score));
+  return el("li", {}, el("span", { class: "label", title: label }, name(label)), el("span", { class: "score" }, percent(score)), bar(score));
 }
 
 /** Shows the button that opens the form for the correct class. */

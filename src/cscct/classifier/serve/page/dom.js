@@ -22,8 +22,8 @@ export function svg(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** Creates an element for user input, isolated from the surrounding text direction. */
-export const name = (text) => el("bdi", {}, text);
+/** Creates an element for user input, isolated from the surrounding text direction. Lines may break after _ - and . */
+export const name = (text) => el("bdi", {}, ...text.split(/(?<=[_.-])/).flatMap((part, i) => (i ? [el("wbr"), part] : [part])));
 
 /** Announces a text to screen readers. */
 export function announce(text) {
@@ -36,7 +36,11 @@ export function notice(text) {
   byId("notice").hidden = !text;
 }
 
-export const percent = (share) => `${(100 * share).toFixed(share > 0.995 || share < 0.005 ? 0 : 1)}\u00a0%`;
+/** Formats a share. Only 1 is 100 %, and only 0 is 0 %. */
+export function percent(share) {
+  if (share === 0 || share === 1) return `${100 * share}\u00a0%`;
+  return share < 0.001 ? "<\u202f0.1\u00a0%" : `${Math.min(99.9, 100 * share).toFixed(1)}\u00a0%`;
+}
 
 export const plural = (count, singular, many = `${singular}s`) => `${count.toLocaleString("en")} ${count === 1 ? singular : many}`;
 

@@ -1,12 +1,13 @@
 // Dropped and selected files. Folders are read recursively, and their files are labelled as `cscct learn` labels them.
 
 const IMAGE = /\.(jpe?g|png|bmp|gif|webp|ppm|tiff?|heic|heif|avif)$/i;
+const LIST = /\.(json|csv)$/i;
 const SYSTEM_FOLDERS = ["__MACOSX", "@eaDir"];
 const TRAIN = ["train", "training"];
 const EVALUATION = ["val", "valid", "validation", "test", "testing"];
 
-/** Calls take with a list of {file, folder, path}; folder is the class, or "" for files outside of a folder; path names the file to the user. */
-export function acceptFiles(zone, inputs, take) {
+/** Calls take with the result of select: a list of {file, folder, path}; folder is the class, or "" for files outside of a folder; path names the file to the user. */
+export function acceptFiles(zone, inputs, take, select) {
   let depth = 0;
   const mark = (change) => {
     depth = Math.max(0, depth + change);
@@ -21,14 +22,14 @@ export function acceptFiles(zone, inputs, take) {
     const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
     const files = [...event.dataTransfer.files];
     const selected = entries.length ? await readAll(entries, []) : files.map((file) => ({ file, path: [] }));
-    if (selected.length) take(labelled(selected));
+    if (selected.length) take(select(selected));
   });
   for (const input of inputs)
     input.addEventListener("change", () => {
       const selected = [...input.files].map((file) => ({ file, path: file.webkitRelativePath.split("/").slice(0, -1) }));
       input.value = ""; // allows selecting the same file again
       const visible = selected.filter(({ file, path }) => ![...path, file.name].some(ignored));
-      if (visible.length) take(labelled(visible));
+      if (visible.length) take(select(visible));
     });
 }
 
@@ -50,6 +51,11 @@ export function labelled(files) {
   const divided = !images && parts.some(is(TRAIN)) && (parts.some(is(EVALUATION)) || parts.length === 1);
   if (!divided) return inside.map((entry) => named(entry, 1));
   return inside.filter(({ path }) => is(TRAIN)(path[1]) && path.length > 2).map((entry) => named(entry, 2));
+}
+
+/** Selects all photos to classify, wherever they are, and lists of photos. Other files of folders are left out, as by `cscct predict`. */
+export function withoutClasses(files) {
+  return files.filter(({ file, path }) => !path.length || IMAGE.test(file.name) || LIST.test(file.name)).map((entry) => named(entry, 0));
 }
 
 const named = ({ file, path }, depth) => ({ file, folder: path[depth] ?? "", path: [...path, file.name].join("/") });

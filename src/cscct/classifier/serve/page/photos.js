@@ -15,6 +15,7 @@ let view = REVIEW;
 let page = 0;
 let total = 0;
 let classes = [];
+let doneVersion = 0; // of the change that can be undone
 let changed = async () => {};
 
 /** onChange: called after photos were changed. */
@@ -41,6 +42,7 @@ export async function openPhotos(label, predicted = "") {
 /** Shows the list for a new version of the model. */
 export async function showPhotos(model) {
   classes = model.classes.map((entry) => entry.name);
+  if (model.version !== doneVersion) byId("photos-done").hidden = true; // Undo would undo another change
   if ([view.label, view.predicted].some((label) => label && !classes.includes(label))) view = REVIEW;
   byId("photos").hidden = classes.length === 0;
   if (classes.length) await draw();
@@ -89,10 +91,12 @@ function showViews() {
   );
 }
 
+const share = (probability) => percent(Math.min(0.9999, Math.max(0.0001, probability))); // rounded to four digits
+
 function describe(photo) {
   if (photo.kind === "not tested") return `${photo.label}, not tested`;
-  const own = `${photo.label} ${percent(photo.probability)}`;
-  return photo.kind === "recognised" ? own : `${own}, looks like ${photo.predicted} ${percent(photo.predicted_probability)}`;
+  const own = `${photo.label} ${share(photo.probability)}`;
+  return photo.kind === "recognised" ? own : `${own}, looks like ${photo.predicted} ${share(photo.predicted_probability)}`;
 }
 
 function card(photo, list) {
@@ -103,8 +107,8 @@ function card(photo, list) {
   const body = el(
     "div",
     { class: "answer" },
-    wrong ? el("p", {}, el("strong", {}, name(photo.label)), ` ${percent(photo.probability)}`) : el("p", {}, el("strong", {}, name(photo.label))),
-    wrong ? el("p", { class: "looks" }, "looks like ", el("strong", {}, name(photo.predicted)), ` ${percent(photo.predicted_probability)}`) : null,
+    wrong ? el("p", {}, el("strong", {}, name(photo.label)), ` ${share(photo.probability)}`) : el("p", {}, el("strong", {}, name(photo.label))),
+    wrong ? el("p", { class: "looks" }, "looks like ", el("strong", {}, name(photo.predicted)), ` ${share(photo.predicted_probability)}`) : null,
     el("p", { class: "quiet file", title: photo.name }, name(photo.name), photo.confirmed ? " (confirmed)" : ""),
   );
   return el("li", { class: "card" }, photo.id ? zoom : el("span", { class: "thumb none" }), body, photo.id ? actions(photo, wrong) : null);
@@ -137,7 +141,7 @@ async function attempt(box, action, done) {
   box.querySelector(".problem")?.remove();
   byId("photo-list").inert = true; // a change of a large model takes a while
   try {
-    await action();
+    doneVersion = (await action()).version;
   } catch (error) {
     byId("photo-list").inert = false;
     box.append(el("p", { class: "problem", role: "alert" }, error.message));

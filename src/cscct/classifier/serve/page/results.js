@@ -11,6 +11,7 @@ const ORDERS = {
   name: byName,
   images: (a, b) => a.images - b.images || byName(a, b),
 };
+const FEW_DETECTED = 0.5; // detection of unknown photos that cannot be relied on
 let shown = { classes: [], report: null };
 
 export function setUpClasses() {
@@ -29,8 +30,17 @@ export function showModel(model) {
     : "No classes yet";
   byId("classify-empty").hidden = model.classes.length > 0;
   byId("class-names").replaceChildren(...model.classes.map((entry) => el("option", { value: entry.name })));
+  showUnknown(model);
   showClasses(model);
   showConfusions(model.report ?? {});
+}
+
+/** Says what to expect of the detection of unknown photos. */
+function showUnknown({ classes, detects_unknown, unknown_detection }) {
+  const expected = unknown_detection == null ? "" : `About ${Math.round(100 * unknown_detection)}\u00a0% of the photos of other classes are recognised as unknown`;
+  const text = !detects_unknown ? "There are too few photos to recognise unknown ones: 20 are needed, in classes of two or more" : expected && unknown_detection < FEW_DETECTED ? `${expected}: the classes are too similar to rely on it` : expected;
+  byId("classify-unknown").textContent = text && `${text}.`;
+  byId("classify-unknown").hidden = !text || !classes.length;
 }
 
 function showClasses({ classes, report }) {

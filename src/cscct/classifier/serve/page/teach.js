@@ -3,7 +3,7 @@
 import { api, each } from "./api.js";
 import { cameraButton } from "./camera.js";
 import { announce, byId, el, name, plural, twice } from "./dom.js";
-import { acceptFiles } from "./drop.js";
+import { acceptFiles, labelled } from "./drop.js";
 import { zoomButton } from "./viewer.js";
 
 const MAX_THUMBNAILS = 24; // per class
@@ -15,7 +15,7 @@ let stagedChanged = () => {};
 /** started: called after a learning step was started or stopped. onStaged: called with the ids of the staged photos. */
 export function setUpTeach(started, onStaged) {
   stagedChanged = onStaged;
-  acceptFiles(byId("teach-zone"), [byId("teach-files"), byId("teach-folder")], add);
+  acceptFiles(byId("teach-zone"), [byId("teach-files"), byId("teach-folder")], add, labelled);
   cameraButton(byId("teach-camera"), add, hasName);
   byId("teach-name").addEventListener("keydown", (event) => {
     if (event.key === "Enter") byId("teach-files").click();
@@ -60,6 +60,7 @@ function hasName() {
 
 async function add(selected) {
   const typed = byId("teach-name").value.trim();
+  if (!selected.length) return problem("There are no photos of a class in the folder.");
   if (selected.some(({ folder }) => !folder) && !hasName()) return;
   const errors = [];
   let done = 0;

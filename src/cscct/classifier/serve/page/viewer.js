@@ -10,6 +10,7 @@ export function setUpViewer() {
   byId("viewer-next").addEventListener("click", () => step(1));
   byId("viewer-close").addEventListener("click", () => byId("viewer").close());
   byId("viewer").addEventListener("click", (event) => event.target === byId("viewer") && byId("viewer").close()); // outside
+  byId("viewer-image").addEventListener("error", () => (byId("viewer-note").textContent = "No image is stored."));
   byId("viewer").addEventListener("keydown", (event) => {
     const offset = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (offset) step(offset);

@@ -9,7 +9,7 @@ export function setUpWhy() {
 }
 
 /** Shows the stored photos that resemble the photo of a card most. */
-export async function showWhy({ file, url }) {
+export async function showWhy({ file, url, answer: { unknown } }) {
   byId("why-image").src = url;
   byId("why-title").textContent = file.name;
   byId("why-body").replaceChildren(el("p", { class: "quiet" }, "…"));
@@ -17,7 +17,7 @@ export async function showWhy({ file, url }) {
   try {
     const answer = await api.explain(file);
     byId("why-body").replaceChildren(
-      el("p", {}, "Answer: ", el("strong", {}, name(answer.label)), ` ${percent(answer.probability)}`),
+      el("p", {}, ...(unknown ? ["Answer: ", el("strong", {}, "Unknown"), ". Most probable class: "] : ["Answer: "]), el("strong", {}, name(answer.label)), ` ${percent(answer.probability)}`),
       ...group(["Most similar stored photos of ", name(answer.label)], answer.same, answer.version),
       ...group(["Most similar stored photos of other classes"], answer.others, answer.version),
       el("p", { class: "quiet" }, "The number is the similarity of the features, at most 1."),
