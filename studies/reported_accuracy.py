@@ -41,6 +41,8 @@ def read(folders: list[Path], backbone: str) -> tuple[Tensor, list[list[int]], l
     """Return the features of all photos and near-duplicates; the photos of each class; and for each photo, the rows of
     the photo and its near-duplicates."""
     paths = sorted(path for folder in folders for path in folder.glob("*/*") if path.suffix.lower() in (".jpg", ".png"))
+    if not paths:
+        raise SystemExit("The folders contain no photos FOLDER/CLASS/*.jpg or *.png.")
     names = sorted({path.parent.name for path in paths})
     blank = [Image.new("RGB", (64, 64), colour) for colour in ("red", "blue")]
     model = IncrementalClassifier(backbone).learn(blank, ["a", "b"], evaluate=False, quiet=True)
@@ -90,7 +92,11 @@ def main() -> None:
     parser.add_argument("--method", default="lda")
     parser.add_argument("--backbone", default="efficientnet-lite0")
     options = parser.parse_args()
+    if options.splits < 2:
+        parser.error("--splits must be at least 2: the standard error needs several splits.")
     features, members, rows = read(options.folders, options.backbone)
+    if not all(0 < options.train < len(photos) for photos in members):
+        parser.error(f"--train must leave unseen photos: the smallest class has {min(map(len, members))} photos.")
     for bursts in (False, True):
         draws = [
             compare(features, members, rows, options.train, bursts, seed, options.method)

@@ -73,8 +73,9 @@ def test_predictors(predictor: str, tmp_path: Path) -> None:
     file = export(model, "pt2", tmp_path / "m.pt2")
     images = pictures((120, 60, 120), 5)
     seen = np.stack([np.asarray(_as_documented(Image.fromarray(image), 16, 18)) for image in images])
-    actual = torch.export.load(file).module()(torch.from_numpy(seen.transpose(0, 3, 1, 2) / np.float32(255)))[0].numpy()
-    np.testing.assert_allclose(actual, model.predict_proba(images), atol=1e-4)
+    outputs = torch.export.load(file).module()(torch.from_numpy(seen.transpose(0, 3, 1, 2) / np.float32(255)))
+    np.testing.assert_allclose(outputs[0], model.predict_proba(images), atol=1e-4)
+    np.testing.assert_allclose(outputs[2], model.unknown_scores(images), rtol=1e-3, atol=1e-2)
 
 
 def _as_documented(image: Image.Image, size: int, short_side: int) -> Image.Image:

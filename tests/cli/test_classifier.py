@@ -173,6 +173,11 @@ def test_run_folder_as_a_model(tmp_path: Path) -> None:
     actual = json.loads(stdout_of("predict", tmp_path / "run", *images, "--json"))
     labels = [entry["predictions"][0]["label"] for entry in actual]
     assert labels == cscct.load(tmp_path / "run").predict(images).tolist()
+    for image, label in zip(images, labels, strict=True):
+        (tmp_path / "new" / label).mkdir(parents=True, exist_ok=True)
+        shutil.copy(image, tmp_path / "new" / label)
+    tested = json.loads(stdout_of("test", tmp_path / "run", tmp_path / "new", "--json"))
+    assert (tested["correct"], tested["images"]) == (3, 3)
     assert "unknown" in json.loads(stdout_of("predict", tmp_path / "run", images[0], "--unknown", "--json"))[0]
     printed = json.loads(stdout_of("info", tmp_path / "run", "--json"))
     assert (printed["kind"], printed["method"], len(printed["classes"])) == ("run", "lucir", 10)
