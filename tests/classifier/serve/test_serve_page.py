@@ -252,6 +252,10 @@ def test_login(browser: Any, folder: Path) -> None:
     with serving(folder, token="the right token") as address:
         page = browser.new_page()
         page.goto(address)
+        playwright.expect(page.get_by_role("alert")).to_be_hidden()
+        page.fill("#token", "a wrong token")
+        page.get_by_role("button", name="Log in").click()
+        playwright.expect(page.get_by_role("alert")).to_have_text("This token is wrong.")
         page.fill("#token", "the right token")
         page.get_by_role("button", name="Log in").click()
         playwright.expect(page.locator("#model-name")).to_have_text("colours")

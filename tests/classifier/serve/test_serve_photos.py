@@ -118,6 +118,24 @@ def test_review_and_confusions(browser: Any, address: str) -> None:
 
 
 @needs_chromium
+def test_the_list_that_was_chosen_last_is_shown(browser: Any, address: str) -> None:
+    """Also if the response for another one arrives later."""
+    page, errors = opened_page(browser, address)
+    names = page.locator("#photo-list .card strong")
+    slow: list[Any] = []
+    page.route("**/api/photos?*label=green*", lambda route: slow.append(route))
+    page.select_option("#photo-view", label="green")
+    page.select_option("#photo-view", label="blue")
+    playwright.expect(names).to_have_text(["blue"] * 8)
+    with page.expect_response("**/api/photos?*label=green*"):
+        slow.pop().continue_()
+    page.wait_for_timeout(200)
+    playwright.expect(names).to_have_text(["blue"] * 8)
+    assert errors == []
+    page.close()
+
+
+@needs_chromium
 def test_photos_of_a_class_and_merging(browser: Any, address: str) -> None:
     expect = playwright.expect
     page, errors = opened_page(browser, address, width=390)

@@ -96,16 +96,17 @@ def _sender(file: Path) -> Callable[[], Response]:
     return send
 
 
-def _page_file(file: Path, status: int = 200) -> Response:
+def _page_file(file: Path) -> Response:
     """Return a file of the page. `FileResponse` would read the body of the request while it responds, and a body beyond
     the limits would become a server error."""
-    return Response(file.read_bytes(), status, media_type=TYPES[file.suffix])
+    return Response(file.read_bytes(), media_type=TYPES[file.suffix])
 
 
 def _add_login(app: FastAPI, secret: Token) -> None:
     def log_in(request: Request, text: str) -> Response:
         if not secret.matches(text):
-            return _page_file(PAGE / "login.html", 401)
+            form = (PAGE / "login.html").read_bytes().replace(b" hidden>", b">")  # shows that the token is wrong
+            return Response(form, 401, media_type=TYPES[".html"])
         response = RedirectResponse("/", 303)
         secret.log_in(response, secure=request.url.scheme == "https")
         return response

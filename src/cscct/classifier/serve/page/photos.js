@@ -14,6 +14,7 @@ const NOTES = {
 let view = REVIEW;
 let page = 0;
 let total = 0;
+let requests = 0; // of lists
 let classes = [];
 let doneVersion = 0; // of the change that can be undone
 let changed = async () => {};
@@ -63,7 +64,9 @@ async function turn(step) {
 
 async function draw() {
   showViews();
+  const request = ++requests;
   const answer = await api.photos(view.label, view.predicted, page * PAGE_SIZE, PAGE_SIZE);
+  if (request !== requests) return; // another list was requested meanwhile
   total = answer.total;
   const pages = Math.max(1, Math.ceil(total / PAGE_SIZE));
   if (page >= pages) {
