@@ -59,6 +59,7 @@ def test_learn_lists_suspicious_photos_and_near_duplicates(learned: tuple[Path, 
     assert "looks like ash" in done.stdout
     assert "Near-duplicates of other images of their class" in done.stdout
     assert "birch (1)" in done.stdout
+    assert "Unknown images: about" in done.stdout
     page = (model.parent / "learned.html").read_text()
     assert page.count("data:image/jpeg;base64,") == len(json_of("review", model))
     assert str(photo) in page

@@ -86,13 +86,14 @@ def test_compare_takes_a_precision(cscct: Call, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["sweep", "study.yaml"], ["reproduce", "tsne"]], ids=" ".join)
-def test_studies_take_a_precision(arguments: list[str], cscct: Call, tmp_path: Path) -> None:
+def test_studies_take_a_precision_and_a_log(arguments: list[str], cscct: Call, tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(STUDY)
-    planned = cscct(*arguments, "--precision", "bf16-mixed", "--dry-run", "--json")
+    planned = cscct(*arguments, "--precision", "bf16-mixed", "--log", "tensorboard", "--dry-run", "--json")
     assert planned.returncode == 0, planned.stderr
     runs = json.loads(planned.stdout)["runs"]
     assert len(runs) > 1
     assert {run["settings"]["numerics"]["precision"] for run in runs} == {"bf16-mixed"}
+    assert {run["settings"]["runtime"]["log"] for run in runs} == {"tensorboard"}
 
 
 STUDY = """

