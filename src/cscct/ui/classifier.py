@@ -92,6 +92,8 @@ def _accuracies(report: LearnReport, how: str) -> Table:
     old = [label for label in report.after if label in report.before]
     groups = [("old classes", old), ("new classes", report.new), ("all classes", list(report.after))]
     for name, labels in groups if old else groups[2:]:
+        if not labels:
+            continue
         before = _percent(report.before, labels) if name == "old classes" else "-"
         labels = [label for label in labels if label in report.after]
         images = sum(report.after[label][1] for label in labels)
