@@ -29,7 +29,7 @@ OUT = Path(__file__).parent / "images"
 NAMES = ["zero", "one", "two", "three", "four", "five"]
 EACH = 24
 WRONG = (3, 7)  # places of wrong labels
-SERVE = "import sys; from cscct.classifier.serve import run; run(sys.argv[1], port=0)"
+SERVE = "import sys; from cscct.classifier.serve import run; run(sys.argv[1], port=0, token=sys.argv[2] or None)"
 LONG = 120_000  # milliseconds
 
 
@@ -59,8 +59,9 @@ def make_model(folder: Path, digits: dict[str, list[Path]]) -> None:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
-    with subprocess.Popen([sys.executable, "-c", SERVE, str(folder)], stdout=subprocess.PIPE, text=True) as server:
+def served(folder: Path, token: str = "") -> Iterator[str]:
+    command = [sys.executable, "-c", SERVE, str(folder), token]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         yield next(word for word in server.stdout.readline().split() if word.startswith("http"))
         server.terminate()
@@ -96,6 +97,17 @@ def empty_page(browser: Any, address: str) -> None:
     page.goto(address)
     expect(page.locator("#classify-empty")).to_be_visible(timeout=LONG)
     save("serving-empty", page)
+    page.close()
+
+
+def login_page(browser: Any, address: str) -> None:
+    """The login form after a wrong token."""
+    page = browser.new_page(viewport={"width": 620, "height": 360}, color_scheme="light")
+    page.goto(address.partition("?")[0] + "login")
+    page.fill("#token", "wrong")
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("alert")).to_be_visible(timeout=LONG)
+    save("serving-login", page)
     page.close()
 
 
@@ -165,6 +177,8 @@ def main() -> None:
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", *camera], timeout=LONG)
         with served(Path(folder) / "new") as address:
             empty_page(browser, address)
+        with served(Path(folder) / "new", "an example of a token") as address:
+            login_page(browser, address)
         with served(Path(folder) / "digits") as address:
             page = open_page(browser, address, 1180, 1240)
             overview(page, digits)
