@@ -102,7 +102,7 @@ def empty_page(browser: Any, address: str) -> None:
 
 def login_page(browser: Any, address: str) -> None:
     """The login form after a wrong token."""
-    page = browser.new_page(viewport={"width": 620, "height": 360}, color_scheme="light")
+    page = browser.new_page(viewport={"width": 620, "height": 460}, color_scheme="light")
     page.goto(address.partition("?")[0] + "login")
     page.fill("#token", "wrong")
     page.get_by_role("button", name="Log in").click()
