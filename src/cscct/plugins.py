@@ -7,7 +7,8 @@ import hashlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -139,3 +140,17 @@ def explain_plugin_error(error: Exception) -> str | None:
         if line is not None:
             return f"The plugin failed in {module.__file__}, line {line}: {_describe(error)}."
     return None
+
+
+@contextmanager
+def plugin_errors_explained() -> Iterator[None]:
+    """Turn errors that are raised in plugin files into errors for the user, with file and line."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        message = explain_plugin_error(error)
+        if message is None:
+            raise
+        raise UserError(message) from error
