@@ -36,7 +36,7 @@ CODE, MEMORY = "released code", "paper and PyCIL, from memory"
 SOURCES = {
     "a-gem": Source("Chaudhry et al., ICLR 2019", "a_gem", "paper and Mammoth, not its current code"),
     "afc": Source("Kang et al., CVPR 2022", "afc", CODE),
-    "bic": Source("Wu et al., CVPR 2019", "bias_correction", "released code, Mammoth and PyCIL"),
+    "bic": Source("Wu et al., CVPR 2019", "bic", "released code, Mammoth and PyCIL"),
     "co2l": Source("Cha et al., ICCV 2021", "co2l", CODE),
     "der": Source("Yan et al., CVPR 2021", "der", MEMORY),
     "der++": Source("Buzzega et al., NeurIPS 2020", "replay", "Mammoth"),
@@ -63,7 +63,7 @@ SOURCES = {
     "ridge": Source("", "training_free", ""),
     "si": Source("Zenke et al., ICML 2017", "si", "released code and FACIL, in copies"),
     "ss-il": Source("Ahn et al., ICCV 2021", "ss_il", "released code, from memory"),
-    "wa": Source("Zhao et al., CVPR 2020", "bias_correction", "PyCIL, in a copy"),
+    "wa": Source("Zhao et al., CVPR 2020", "wa", "PyCIL, in a copy"),
 }
 
 

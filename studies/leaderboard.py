@@ -53,7 +53,8 @@ The copy of CIFAR-100 has its test images in another order than the published fi
     "Pretrained top": """All 100 classes of CIFAR-100 at 96 pixels, 50 first and then 10 a task; 100 training images a
 class, the upper part of EfficientNet-Lite0, 20 exemplars a class. Seeds change class order, weights and batches. Runs
 of [the study of CSCCT](evidence.md) in the same setting are included; they recorded no parameters, memory and time.
-The learning rate is 0.05 for cosine classifiers and 0.01 for linear ones, which diverge at 0.05. Commands:
+The learning rate is 0.05 for cosine classifiers and `icarl-bce`, and 0.01 for other linear ones, which diverge at 0.05.
+Commands:
 `cscct sweep studies/leaderboard-pretrained.yaml` and `cscct sweep studies/leaderboard-pretrained-linear.yaml`.
 """,
 }

@@ -29,7 +29,7 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
     ("name", "count"),
     [
         ("adding-a-method", 2),
-        ("adding-parts", 4),
+        ("adding-parts", 6),
         ("tutorial", 7),
         ("pretrained", 1),
         ("notebook-own-loss", 7),
@@ -60,6 +60,46 @@ def test_the_example_dataset_runs(cscct: Command, tmp_path: Path) -> None:
     (tmp_path / "stripes.py").write_text(plugin_code(PARTS, "DatasetKind("))
     (arguments,) = [arguments for arguments in experiments(PARTS) if "stripes" in arguments]
     completed = cscct(*arguments, "--set", "train.epochs=1", "--threads", "1", "--quiet", "--out", "run")
+    assert completed.returncode == 0, completed.stderr
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["status"] == "finished"
+
+
+@pytest.mark.parametrize(
+    ("method", "parts", "sets"),
+    [
+        (
+            "mean-shift",
+            {
+                ADDING: ["@register_extension"],
+                PARTS: ["@register_sampler", "@register_predictor", "@register_after_task"],
+            },
+            ["train.sampler=class_balanced", "predict.predictor=neighbour", "network.after_task=equal_norms"],
+        ),
+        (
+            "replay",
+            {PARTS: ["GrowingBackbone)"]},
+            ["network.backbone=fresh", "network.depth=8", "network.imprint=none"],
+        ),
+    ],
+)
+def test_the_other_parts_run(
+    method: str, parts: dict[Path, list[str]], sets: list[str], cscct: Command, tmp_path: Path
+) -> None:
+    arguments = ["run", method, "digits", "--threads", "1", "--quiet", "--out", "run"]
+    for page, texts in parts.items():
+        for text in texts:
+            name = f"{re.sub('[^a-z_]', '', text)}.py"
+            (tmp_path / name).write_text(plugin_code(page, text))
+            arguments += ["--plugin", name]
+    for setting in [
+        "train.epochs=1",
+        "data.train_per_class=20",
+        "network.head=linear",
+        "network.freeze_old=false",
+        *sets,
+    ]:
+        arguments += ["--set", setting]
+    completed = cscct(*arguments)
     assert completed.returncode == 0, completed.stderr
     assert json.loads((tmp_path / "run" / "result.json").read_text())["status"] == "finished"
 

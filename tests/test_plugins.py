@@ -1,5 +1,6 @@
 """Plugins: errors name the line that failed, and the sources are part of the identity of a run."""
 
+import re
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -38,6 +39,13 @@ class Shrink(Term):
 
 register_method(Method("shrinking", "small features", {"loss": {"cross_entropy": {}, "shrink": {}}}))
 """
+BACKBONE = """
+from cscct import register_backbone
+from cscct.nets import GrowingBackbone
+@register_backbone("broken")
+def broken(channels, depth, generator):
+    return GrowingBackbone()
+"""
 SMALL = ("--set", "train.epochs=1", "--set", "data.train_per_class=8", "--set", "data.classes=4", "-B", "2", "-C", "2")
 
 
@@ -65,6 +73,17 @@ def test_the_failing_line_is_named(
     file.write_text(code, encoding="utf-8")
     with pytest.raises(UserError, match=rf"^The plugin .*mine\.py cannot be loaded, {message}.*\.$"):
         load_plugins([file])
+
+
+def test_a_backbone_that_cannot_be_built_is_named(cscct: Any, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text(BACKBONE)
+    completed = cscct(
+        "run", "replay", "digits", "--plugin", "broken.py", *SMALL, "--set", "network.backbone=broken", "--out", "run"
+    )
+    assert completed.returncode == 2
+    assert re.search(r"The plugin failed in .*broken.py, line 6: TypeError: .* 'width'", completed.stderr)
+    assert "Traceback" not in completed.stderr
+    assert not (tmp_path / "run").exists()
 
 
 def test_an_installed_plugin_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,8 @@ import hashlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -17,7 +18,7 @@ GROUP = "cscct.plugins"
 PREFIX = "cscct_plugin_"  # of the names under which plugin files are imported
 _DIGITS = 16  # of a hash
 
-_loaded: dict[str, str] = {}  # module names of plugin files, and the hash of what was executed
+_loaded: dict[str, tuple[str, str]] = {}  # by module name: name of the plugin file, and the hash of what was executed
 
 
 def load_plugins(files: Iterable[Path] = ()) -> None:
@@ -41,7 +42,8 @@ def load_plugins(files: Iterable[Path] = ()) -> None:
     for file in files:
         if not file.is_file():
             raise UserError(f"The plugin {file} does not exist; --plugin takes a Python file.")
-        name = f"{PREFIX}{file.resolve()}"
+        path = file.resolve()
+        name = PREFIX + hashlib.sha256(bytes(path)).hexdigest()  # no dots: pickle would import a parent package
         if name in sys.modules:
             continue
         spec = importlib.util.spec_from_file_location(name, file)
@@ -56,7 +58,7 @@ def load_plugins(files: Iterable[Path] = ()) -> None:
             line = _failing_line(error, spec.origin)
             place = f", line {line}" if line else ""
             raise UserError(f"The plugin {file} cannot be loaded{place}: {_describe(error)}.") from error
-        _loaded[name] = digest
+        _loaded[name] = (path.name, digest)
 
 
 def source_hashes(modules: Iterable[str]) -> dict[str, str]:
@@ -72,7 +74,7 @@ def source_hashes(modules: Iterable[str]) -> dict[str, str]:
     hashes: dict[str, str] = {}
     for module in dict.fromkeys(modules):
         if module in _loaded:
-            key, digest = Path(module).name, _loaded[module]
+            key, digest = _loaded[module]
             if key in hashes:  # files with the same name in several folders
                 digest = hashlib.sha256((hashes[key] + digest).encode()).hexdigest()[:_DIGITS]
             hashes[key] = digest
@@ -138,3 +140,17 @@ def explain_plugin_error(error: Exception) -> str | None:
         if line is not None:
             return f"The plugin failed in {module.__file__}, line {line}: {_describe(error)}."
     return None
+
+
+@contextmanager
+def plugin_errors_explained() -> Iterator[None]:
+    """Turn errors that are raised in plugin files into errors for the user, with file and line."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        message = explain_plugin_error(error)
+        if message is None:
+            raise
+        raise UserError(message) from error

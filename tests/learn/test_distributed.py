@@ -20,6 +20,7 @@ from cscct.classifier.run_model import load_run
 from cscct.data.registry import LoadRequest, load
 from cscct.learn.distributed import SINGLE_PROCESS, shard_sizes
 from cscct.runs.folder import RunFolder
+from pages import EXAMPLE
 
 # Run by both processes of a group: a few steps' losses and gradients, without stepping. The leader also computes them
 # alone, and writes both.
@@ -230,6 +231,14 @@ def test_two_processes_compute_with_one_network(cscct: Any, tmp_path: Path) -> N
     found = torch.bincount(10 * labels + said, minlength=100).view(10, 10)
     stored = RunFolder(tmp_path / "two").task(3)["confusion.classifier"]
     assert int((found - stored).abs().sum()) <= 4  # batches are cut elsewhere: two images may lie on a boundary
+
+
+def test_losses_of_a_plugin_file(tmp_path: Path) -> None:
+    """The processes exchange the settings, of which the loss is a part."""
+    words = ["run", "rkd", "digits", *QUICK, "--set", "train.epochs=1", "--devices", "2", "--quiet", "--out", "run"]
+    run = start(tmp_path, *words, "--plugin", str(EXAMPLE))
+    assert run.wait(timeout=300) == 0, run.communicate()[1]
+    assert RunFolder(tmp_path / "run").result()["status"] == "finished"
 
 
 @pytest.mark.parametrize("victim", ["leader", "other"])

@@ -59,9 +59,26 @@ class Recorder(Extension):
         self.state["weight"] = context.parameters()["head.new_weight"].detach().clone()
 
 
+@dataclass(frozen=True)
+class TrainedScale(Extension):
+    """A parameter that is trained together with the network."""
+
+    start: float = 1.0
+
+    name = "trained_scale"
+    several_processes = True
+
+    def begin_task(self, context: TaskContext) -> None:
+        self.state.setdefault("scale", torch.tensor(self.start))
+
+    def parameters(self) -> list[torch.Tensor]:
+        return [self.state["scale"].requires_grad_()]
+
+
 @pytest.fixture(autouse=True)
 def _register(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(EXTENSIONS, "recorder", Recorder)
+    monkeypatch.setitem(EXTENSIONS, "trained_scale", TrainedScale)
 
 
 def settings(*sets: str) -> Settings:
@@ -175,7 +192,8 @@ def test_attributes_cannot_be_assigned() -> None:
         (["extension.recorder.noise=a"], "noise"),
         (["loss.parameter_drift.weight=1.0"], "extension"),
         (["extension.recorder.noise=1", "extension.ewc.samples=1"], "at most one"),
-        (["extension.recorder.noise=1", "runtime.devices=2"], "several processes"),
+        (["extension.recorder.noise=1", "runtime.devices=2"], "several processes: use"),
+        (["extension.trained_scale.start=1.0", "runtime.devices=2"], "several processes, because it trains parameters"),
     ],
 )
 def test_invalid_settings(sets: list[str], message: str) -> None:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from conftest import Silent, learner_for, settings_for
 from cscct.methods import AFTER_TASK, TaskContext
-from cscct.methods.bias_correction import PENALTY, fit_correction
+from cscct.methods.bic import PENALTY, fit_correction
 from cscct.nets import build_network
 from cscct.runs.first_tasks import first_task_fingerprint
 from cscct.structs import Task

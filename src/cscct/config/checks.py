@@ -18,7 +18,7 @@ from ..errors import UserError, install_hint
 from ..features import NETWORK_PREDICTORS, PREDICTORS
 from ..losses import WEIGHT_SCALINGS, Term
 from ..memory import HERDINGS, STORED_TARGETS
-from ..methods import AFTER_TASK
+from ..methods import AFTER_TASK, Extension
 from ..nets import ANY_DEPTH, BACKBONES, DEPTHS, HEADS, IMPRINTS, architectures, parse_backbone
 from ..optim import OPTIMIZERS, STAGE_OPTIONS, UNSUPPORTED
 from ..registry import Registry
@@ -278,8 +278,13 @@ def _extension_problems(settings: Settings) -> list[str]:
     """Return settings that an extension or a growing backbone is not compatible with."""
     problems, network, runtime = [], settings.network, settings.runtime
     extension = settings.active_extension
-    if extension is not None and runtime.devices * runtime.nodes > 1 and not extension.several_processes:
-        problems.append(f"the extension {extension.name} does not support several processes: use --devices 1 --nodes 1")
+    if extension is not None and runtime.devices * runtime.nodes > 1:
+        trains = type(extension).parameters is not Extension.parameters  # gradients of these would not be averaged
+        if trains or not extension.several_processes:
+            reason = ", because it trains parameters" if trains else ""
+            problems.append(
+                f"the extension {extension.name} does not support several processes{reason}: use --devices 1 --nodes 1"
+            )
     if network.expand != "none":
         if network.imprint != "none":
             problems.append(f"network.expand {network.expand} needs network.imprint none, not {network.imprint}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 
 import torch
@@ -12,7 +12,7 @@ import torch
 from ..errors import RunFailed, UserError
 from ..methods import Extension, TaskContext
 from ..nets import GrowingBackbone, Network
-from ..plugins import explain_plugin_error
+from ..plugins import plugin_errors_explained
 from ..seeding import generator
 from ..structs import Batch
 from .learner import Learner
@@ -46,7 +46,7 @@ def try_parts(learner: Learner) -> None:
     if type(learner.extension) is not Extension:
         no_images = torch.zeros(task.n_new, task.n_new), torch.arange(task.n_new)
         context = replace(learner.context(task), network=network, batches=batches, held_back=lambda: no_images)
-        with _explained():
+        with plugin_errors_explained():
             _try_extension(replace(learner.extension), context)
     if isinstance(network.backbone, GrowingBackbone):
         _try_network(network, images, grow=True)
@@ -70,19 +70,10 @@ def _try_network(network: Network, images: torch.Tensor, *, grow: bool = False) 
 
 def _try_extension(extension: Extension, context: TaskContext) -> None:
     extension.begin_task(context)
-    extension.state_dict()
-    with suppress(Exception):
-        extension.end_task(context)
-    extension.state_dict()
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Turn errors of an extension into errors for the user."""
     try:
-        yield
-    except Exception as error:
-        message = str(error) if isinstance(error, RunFailed) else explain_plugin_error(error)
-        if message is None:
-            raise
-        raise UserError(message) from error
+        extension.state_dict()
+        with suppress(Exception):
+            extension.end_task(context)
+        extension.state_dict()
+    except RunFailed as error:
+        raise UserError(str(error)) from error

@@ -3,7 +3,7 @@
 from . import (  # noqa: F401
     a_gem,
     afc,
-    bias_correction,
+    bic,
     bounds,
     co2l,
     der,
@@ -21,6 +21,7 @@ from . import (  # noqa: F401
     si,
     ss_il,
     training_free,
+    wa,
 )
 from .base import (
     ADDONS,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 from typing import TYPE_CHECKING
 
 from .base import Method, register
@@ -25,22 +23,19 @@ class AGEM(Extension):
 
     def backward(self, total: Tensor, parts: Mapping[str, Tensor], parameters: Sequence[Tensor]) -> None:
         """Set the projected gradient. In the first task, which has no exemplars, nothing is projected."""
-        reference = parts.get("memory_cross_entropy")
-        if reference is not None:
+        if (reference := parts.get("memory_cross_entropy")) is not None:
             reference.backward(retain_graph=True)
-        constraint = [parameter.grad for parameter in parameters]
-        for parameter in parameters:
-            parameter.grad = None
+        constraint = [p.grad for p in parameters]
+        for p in parameters:
+            p.grad = None
         (total if reference is None else total - reference).backward()
-        rows = zip(parameters, constraint, strict=True)
-        pairs = [(p.grad, r) for p, r in rows if p.grad is not None and r is not None]
-        if pairs:
-            # Without a branch on the sign of the product: the CPU would have to wait for its value.
-            product = reduce(add, ((g * r).sum() for g, r in pairs))
-            square = reduce(add, ((r * r).sum() for _, r in pairs))
-            factor = product.clamp(max=0) / square.clamp(min=1e-37)
-            for g, r in pairs:
-                g -= factor * r
+        pairs = [(p.grad, r) for p, r in zip(parameters, constraint, strict=True) if not (p.grad is None or r is None)]
+        # Without a branch on the sign of the product: the CPU would have to wait for its value.
+        product = sum(((g * r).sum() for g, r in pairs), total.new_zeros(()))
+        square = sum(((r * r).sum() for _, r in pairs), total.new_zeros(()))
+        factor = product.clamp(max=0) / square.clamp(min=1e-37)
+        for g, r in pairs:
+            g -= factor * r
 
 
 _LOSS = {"new_cross_entropy": {"classes": "seen"}, "memory_cross_entropy": {"holds": "old"}}

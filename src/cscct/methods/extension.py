@@ -68,7 +68,7 @@ class Extension:
         state: Tensors by name.
         name: Name of the extension in settings.
         several_processes: Whether the extension gives the right result if each process sees a share of a batch
-            (`--devices N`). If not, such a run is rejected.
+            (`--devices N`). If not, or if the extension has `parameters`, such a run is rejected.
 
     Examples:
         >>> from dataclasses import dataclass

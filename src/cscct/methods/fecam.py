@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
-from ..features import PREDICTORS, FittedPredictor, Predictor, samples_of
+from ..features import PREDICTORS, Predictor, samples_of
+from ..features.mahalanobis import MahalanobisDistances, transformed
 from ..lazy import lazy_module
 from .training_free import training_free
 
@@ -19,28 +20,6 @@ if TYPE_CHECKING:
     from ..features import linear, statistics
 else:
     torch, linear, statistics = map(lazy_module, ("torch", "cscct.features.linear", "cscct.features.statistics"))
-
-
-@dataclass(frozen=True)
-class MahalanobisDistances(FittedPredictor):
-    """Scores -D², with D² = yᵀΣ⁻¹y and y = s⊙(x - μ): dividing Σ by its deviations s multiplies x - μ by them."""
-
-    power: Tensor  # λ, ()
-    means: Tensor  # μ, (classes, d): unit vectors of transformed features, as x
-    deviations: Tensor  # s, (classes, d)
-    identity: Tensor  # c of Σ⁻¹ = (I - Bᵀ diag(w) B) / c, (classes,)
-    basis: Tensor  # B, (classes, r, d)
-    weight: Tensor  # w, (classes, r)
-    temperature: float = 0.1  # for classes without samples to calibrate on
-
-    def scores(self, features: Tensor) -> Tensor:
-        """Return the class scores, shape (k, classes)."""
-        columns, unit = [], transformed(features, self.power, unit=True)
-        for label, mean in enumerate(self.means):
-            y = (unit - mean) * self.deviations[label]
-            squares = (y**2).sum(dim=1) - (y @ self.basis[label].T) ** 2 @ self.weight[label]
-            columns.append(-squares / self.identity[label])
-        return torch.stack(columns, dim=1)
 
 
 @PREDICTORS.register("fecam")
@@ -87,12 +66,6 @@ class FeCAM(Predictor):
         shared = covariance * ((1 + self.off_diagonal) ** self.passes - 1)
         identity = (added - shared).clamp(min=1e-6 * variance)
         return ((rows**2).sum(dim=0) + added).sqrt(), identity[None], *statistics.inverse_of_sum(rows, identity, shared)
-
-
-def transformed(features: Tensor, power: Tensor, *, unit: bool = False) -> Tensor:
-    """Return Tukey's transformation of features: powers of absolute values with the sign, optionally normalised."""
-    powers = features.sign() * features.abs() ** power
-    return torch.nn.functional.normalize(powers, dim=1) if unit else powers
 
 
 FECAM = training_free("fecam", "fecam", "no training: Mahalanobis distance with a covariance of each class")

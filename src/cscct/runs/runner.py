@@ -24,7 +24,7 @@ from ..learn.plan import Resume
 from ..learn.protocol import complete, with_precision
 from ..learn.state import first_task_tensors
 from ..learn.trial import try_parts
-from ..plugins import explain_plugin_error
+from ..plugins import explain_plugin_error, plugin_errors_explained
 from ..storage import DISK_FULL, UNUSABLE, created, locked, tensors_sha256
 from ..structs import Task
 from .checkpointing import CheckpointWriter
@@ -140,7 +140,8 @@ class _Execution:
 
     def _train(self, data: str, saved: Checkpoint | None) -> Result:
         stream = build_stream(self.settings, self.dataset, self.warn)
-        learner = build_learner(self.settings, self.dataset, stream, self.group, self.warn)
+        with plugin_errors_explained():
+            learner = build_learner(self.settings, self.dataset, stream, self.group, self.warn)
         record = ResultRecord(self.settings, stream, self.folder, first_task_fingerprint(self.settings, data), data)
         every = self.settings.checkpoint.minutes * 60
         writer = CheckpointWriter(learner, record, self.folder, every, self.stop, self.warn)

@@ -1,4 +1,4 @@
-"""Methods that distil the previous network and correct the bias of the head towards new classes after each task."""
+"""BiC, bias correction (Wu et al., CVPR 2019): a scale and a shift of the new logits, fitted on held-back images."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_module
 from .base import AFTER_TASK, Method, register
 from .extension import TaskContext
+from .replay import LINEAR_NETWORK
+from .wa import WA
 
 if TYPE_CHECKING:
     import torch
@@ -16,14 +18,6 @@ else:
     torch, F = lazy_module("torch"), lazy_module("torch.nn.functional")
 
 PENALTY = 0.05  # on the squares of scale - 1 and shift, so that a minimum exists even with few held-back images
-
-
-@AFTER_TASK.register("align_norms")
-def align_norms(context: TaskContext) -> None:
-    """Multiply the weights of new classes by (mean norm of old weights) / (mean norm of new weights)."""
-    head = context.network.head
-    with torch.no_grad():
-        head.new_weight.mul_(head.old_weight.norm(dim=1).mean() / head.new_weight.norm(dim=1).mean())
 
 
 def fit_correction(logits: Tensor, labels: Tensor, n_old: int) -> tuple[float, float]:
@@ -63,43 +57,18 @@ def correct_bias(context: TaskContext) -> None:
         head.new_bias.mul_(scale).add_(shift)
 
 
-_LOSS = {  # (1 - lambda) cross-entropy + lambda distillation, lambda = old classes / classes seen
-    "cross_entropy": {"weight_scaling": "new_over_seen"},
-    "logit_distillation": {"weight_scaling": "old_over_seen", "temperature": 2.0},
-}
-# Losses of add-ons are scaled like the cross-entropy.
-_ADDON_SETTINGS = {name: {"weight_scaling": "new_over_seen"} for name in ("csc", "ct", "balanced_cross_entropy")}
-_NETWORK = {"relu_head": True, "imprint": "none", "freeze_old": False}
-
-# Zhao et al., CVPR 2020
-WA = register(
-    Method(
-        name="wa",
-        summary="logit distillation; after each task new classifier weights are scaled to the norm of old ones",
-        family="bias correction",
-        settings={
-            "network": {"head": "positive", **_NETWORK, "after_task": "align_norms"},
-            "loss": _LOSS,
-            "predict": {"predictor": "classifier"},
-        },
-        preset_from="lucir",
-        addon_settings=_ADDON_SETTINGS,
-    )
-)
-
-# Wu et al., CVPR 2019
 BIC = register(
     Method(
         name="bic",
         summary="logit distillation; a scale and a shift of the new logits fitted on held-back images",
         family="bias correction",
         settings={
-            "network": {"head": "linear", **_NETWORK, "after_task": "correct_bias"},
-            "loss": _LOSS,
+            "network": {**LINEAR_NETWORK, "after_task": "correct_bias"},
+            "loss": WA.settings["loss"],
             "memory": {"held_back": 0.1},
             "predict": {"predictor": "classifier"},
         },
         preset_from="lucir",
-        addon_settings=_ADDON_SETTINGS,
+        addon_settings=WA.addon_settings,
     )
 )
