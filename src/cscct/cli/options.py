@@ -110,7 +110,8 @@ Nodes = Annotated[
     ),
 ]
 PrecisionName = Annotated[
-    str | None, typer.Option("--precision", metavar="NAME", help="auto, 32-true or bf16-mixed. [default: auto]")
+    str | None,
+    typer.Option("--precision", metavar="NAME", help="auto, 32-true, bf16-mixed or fp16-mixed. [default: auto]"),
 ]
 CompileName = Annotated[
     str | None,

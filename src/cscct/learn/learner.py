@@ -23,7 +23,7 @@ from ..nets.frozen import join as join_backbone
 from ..seeding import derive, generator
 from ..specs import Finetune, Stage
 from ..structs import Batch, Part, SeenClasses, Task
-from .device import precision_context
+from .device import loss_scaler, precision_context
 from .distributed import SINGLE_PROCESS, ProcessGroup
 from .evaluation import Evaluation, Evaluator
 from .loop import StageInputs, StepHook, TrainingListener, run_stage
@@ -289,6 +289,7 @@ class Learner:
             classes=self._seen_classes(pool),
             group=self.group,
             precision=self.precision,
+            scaler=loss_scaler(self.config.precision, self.device),
             extension=self.extension,
             context=replace(context, teacher=self.teacher),
             generator=lambda epoch, step: generator(self.config.seed, task.index, name, epoch, "extension", step),
