@@ -118,7 +118,7 @@ CompileName = Annotated[
     typer.Option(
         "--compile",
         metavar="NAME",
-        help="Networks compiled with torch.compile: none, frozen (not trained) or all. [default: none]",
+        help="Networks compiled with torch.compile: none, frozen (not trained), all or cuda-graphs. [default: none]",
     ),
 ]
 Plugin = Annotated[

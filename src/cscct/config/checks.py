@@ -295,6 +295,12 @@ def _extension_problems(settings: Settings) -> list[str]:
             f"{part} does not support scaled losses (numerics.precision fp16-mixed): use --precision bf16-mixed or "
             "32-true"
         )
+    compile_ = settings.numerics.compile
+    if compile_ in ("all", "cuda-graphs") and extension is not None and extension.replaces_backward():
+        problems.append(  # compiled networks have one backward pass, which may release or overwrite its tensors
+            f"the extension {extension.name} computes the gradients itself, which numerics.compile {compile_} does not "
+            "support: use --compile frozen"
+        )
     if network.expand != "none":
         if network.imprint != "none":
             problems.append(f"network.expand {network.expand} needs network.imprint none, not {network.imprint}")

@@ -127,8 +127,9 @@ class NumericsSpec(Spec):
     bits."""
     fold: bool = True
     """Whether batch norm is folded into convolutions where nothing is trained (teacher, herding, evaluation)."""
-    compile: Literal["none", "frozen", "all"] = "none"
-    """Networks that `torch.compile` compiles: none, those that are not trained, or all."""
+    compile: Literal["none", "frozen", "all", "cuda-graphs"] = "none"
+    """Networks that `torch.compile` compiles: none, those that are not trained, or all. `cuda-graphs`: all, and the
+    backbone in training is launched as one CUDA graph (`mode="reduce-overhead"`), on CUDA only."""
 
 
 @dataclasses.dataclass(frozen=True)

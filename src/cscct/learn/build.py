@@ -148,9 +148,9 @@ def learner_with(
     """
     device = torch.device(choose_device(settings.runtime.device))
     require_scaling(settings.numerics.precision, device)
+    require_compiler(settings.numerics.compile, device)
     if device.type == "cpu":
         keep_freed_memory()
-        require_compiler(settings.numerics.compile)
     elif device.type == "cuda":
         select_fast_convolutions()
     for section, stage in settings.active_stages.items() if settings.terms else ():  # else nothing is trained

@@ -115,15 +115,22 @@ def select_fast_convolutions() -> None:
     torch.backends.cudnn.benchmark = True
 
 
-def require_compiler(compile_: str) -> None:
-    """Check that the C++ compiler that `torch.compile` needs is installed.
+def require_compiler(compile_: str, device: torch.device) -> None:
+    """Check that networks can be compiled as requested. On a CPU, `torch.compile` needs a C++ compiler.
 
     Args:
         compile_: Value of `numerics.compile`.
+        device: Device of the run.
 
     Raises:
-        UserError: If compilation is enabled and the compiler is not installed.
+        UserError: If the compiler is not installed, or if CUDA graphs are requested for another device.
     """
+    if compile_ == "cuda-graphs" and device.type != "cuda":
+        raise UserError(
+            f"numerics.compile cuda-graphs needs a CUDA GPU, and this run uses {device.type}: use --compile all."
+        )
+    if device.type != "cpu":
+        return
     name = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
     if compile_ != "none" and shutil.which(name) is None:
         raise UserError(

@@ -70,8 +70,8 @@ class Learner:
         self.precision = precision_context(config.precision, device)
         self.prepare = partial(for_inference, fold=config.fold, compiled=config.compile != "none")
         self.evaluator = Evaluator(self.network, config.eval_batch_size, device, group, self.precision, self.prepare)
-        if config.compile == "all":
-            self.network.backbone.compile()
+        if config.compile in ("all", "cuda-graphs"):
+            self.network.backbone.compile(mode="reduce-overhead" if config.compile == "cuda-graphs" else None)
         self.extension = replace(config.extension) if config.extension is not None else Extension()
         self.teacher: Network | None = None
         self.means = torch.empty(0)

@@ -150,9 +150,12 @@ class Extension:
 
     def accepts_scaled_losses(self) -> bool:
         """Return whether losses may be multiplied by a factor: what reads gradients must declare `scaled_losses`."""
-        own = type(self)
-        reads = own.backward is not Extension.backward or own.after_step is not Extension.after_step
+        reads = self.replaces_backward() or type(self).after_step is not Extension.after_step
         return self.scaled_losses or not reads
+
+    def replaces_backward(self) -> bool:
+        """Return whether the extension overrides `backward`."""
+        return type(self).backward is not Extension.backward
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the state as tensors for a checkpoint, with the strides of tensors that are not contiguous.
