@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from conftest import Silent, settings_for
-from cscct.config import Settings
+from cscct.config import PrecisionName, Settings
 from cscct.data import ArrayImages, Dataset, Split
 from cscct.learn import precision, protocol
 from cscct.learn.precision import choose_precision, measure_speedup
@@ -28,9 +28,11 @@ class Speedup:
 
     def __init__(self, value: float):
         self.value, self.calls = value, 0
+        self.measured: list[object] = []
 
-    def __call__(self, *_: object) -> float:
+    def __call__(self, settings: Settings, mixed: PrecisionName, *_: object) -> float:
         self.calls += 1
+        self.measured.append(mixed)
         return self.value
 
 
@@ -61,6 +63,26 @@ def test_16_bits_are_used_where_they_pay_and_measured_once(speedup: float, chose
     assert measure.calls == 1
     choose_precision(settings_of("network.depth=20"), dataset_of(100), measure)  # another network
     assert measure.calls == 2
+
+
+@pytest.mark.parametrize(
+    ("capability", "method", "chosen"),
+    [
+        ((7, 5), "lucir", "fp16-mixed"),
+        ((7, 5), "si", "32-true"),
+        ((8, 0), "si", "bf16-mixed"),
+        ((9, 0), "lucir", "bf16-mixed"),
+    ],
+)
+def test_older_gpus_compute_in_float16_with_scaled_losses(
+    capability: tuple[int, int], method: str, chosen: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "GPU")
+    measure = Speedup(2.0)
+    for _ in range(2):  # the second decision is the stored one
+        assert choose_precision(settings_of("runtime.device=cuda", method=method), dataset_of(100), measure) == chosen
+    assert measure.measured == [chosen] * (chosen != "32-true")
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"precision": "fp8"}', '{"key": {}, "precision": "bf16-mixed"}'])
@@ -103,11 +125,12 @@ def test_where_a_measurement_does_not_pay_32_bits_are_used(
     assert complete(settings_of(*sets, method=method), dataset_of(images)).numerics.precision == "32-true"
 
 
-def test_the_measurement_runs_both_precisions() -> None:
+@pytest.mark.parametrize("mixed", ["bf16-mixed", "fp16-mixed"])
+def test_the_measurement_runs_both_precisions(mixed: PrecisionName) -> None:
     state = torch.get_rng_state()
-    assert measure_speedup(settings_of("train.batch_size=4"), 1, 8, torch.device("cpu")) > 0
+    assert measure_speedup(settings_of("train.batch_size=4"), mixed, 1, 8, torch.device("cpu")) > 0
     assert torch.equal(torch.get_rng_state(), state)
-    assert measure_speedup(settings_of(), -1, 8, torch.device("cpu")) == 0
+    assert measure_speedup(settings_of(), mixed, -1, 8, torch.device("cpu")) == 0
 
 
 QUICK = ("train.epochs=1", "protocol.base=5", "protocol.step=5", "runtime.threads=1")
@@ -141,3 +164,9 @@ def test_runs_of_a_plan_use_the_precision_of_those_that_started(tmp_path: Path) 
     chosen = {run.settings.method: run.settings.numerics.precision for run in plan}
     assert chosen == {"lucir": "bf16-mixed", "icarl": "bf16-mixed", "lda": "auto"}
     assert plan[0].first_task == small_plan(tmp_path, "lucir")[0].first_task
+
+
+def test_float16_is_only_taken_over_by_runs_whose_extension_supports_it() -> None:
+    methods = ("lucir", "ewc", "a-gem", "si")
+    chosen = {name: with_precision(settings_of(method=name), "fp16-mixed").numerics.precision for name in methods}
+    assert chosen == {"lucir": "fp16-mixed", "ewc": "fp16-mixed", "a-gem": "fp16-mixed", "si": "auto"}

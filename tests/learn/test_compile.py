@@ -1,6 +1,7 @@
 """Training with torch.compile."""
 
 import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -8,7 +9,10 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from conftest import Silent, learner_for
+from conftest import Silent, learner_for, settings_for
+from cscct.errors import UserError
+from cscct.learn.device import require_compiler
+from cscct.learn.learner import Learner
 
 # Every batch of every pass has 20 images: one size is compiled once.
 PER_CLASS = ("data.train_per_class=10", "data.test_per_class=10", "memory.per_class=10", "memory.herding=icarl")
@@ -55,3 +59,38 @@ def test_compiled_training(monkeypatch: pytest.MonkeyPatch) -> None:
         assert {one.backbone._compiled_call_impl is not None for one in readers} == {setting == "all"}
     torch.testing.assert_close(losses["all"], losses["none"], atol=1e-3, rtol=1e-3)
     torch.testing.assert_close(features["all"], features["none"], atol=1e-2, rtol=1e-2)
+
+
+@pytest.mark.parametrize(("setting", "mode"), [("all", None), ("cuda-graphs", "reduce-overhead")])
+def test_cuda_graphs_are_used_for_the_trained_network_only(
+    setting: str, mode: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[dict[str, object]] = []
+
+    def record(function: object, **options: object) -> object:
+        compiled.append({key: value for key, value in options.items() if value is not None})
+        return function
+
+    built = learner_for("lucir+cscct", *QUICK)
+    monkeypatch.setattr(torch, "compile", record)
+    config = replace(built.config, compile=setting)
+    learner = Learner(built.network, built.memory, config, built.stream, torch.device("cpu"))
+    assert compiled == [{"mode": mode} if mode else {}]
+    for task in learner.stream.tasks[:2]:
+        learner.learn(task, Silent())
+    assert len(compiled) > 2  # teacher and evaluation, without CUDA graphs
+    assert compiled[1:] == [{}] * (len(compiled) - 1)
+
+
+def test_cuda_graphs_need_cuda() -> None:
+    require_compiler("cuda-graphs", torch.device("cuda"))
+    with pytest.raises(UserError, match="cuda-graphs needs a CUDA GPU, and this run uses cpu"):
+        learner_for("lucir", *QUICK, "numerics.compile=cuda-graphs", "runtime.device=cpu")
+
+
+@pytest.mark.parametrize("setting", ["all", "cuda-graphs"])
+def test_compiled_training_needs_extensions_with_one_backward_pass(setting: str) -> None:
+    settings_for("ewc", "digits", f"numerics.compile={setting}")
+    settings_for("a-gem", "digits", "numerics.compile=frozen")
+    with pytest.raises(UserError, match=f"the extension a-gem computes the gradients itself, .*{setting} does not"):
+        settings_for("a-gem", "digits", f"numerics.compile={setting}")

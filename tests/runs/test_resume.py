@@ -14,6 +14,7 @@ import torch
 from conftest import Silent, settings_for, signal_plugin
 from cscct.config import Settings
 from cscct.errors import Interrupted, RunFailed, UserError
+from cscct.learn import device
 from cscct.learn.protocol import complete
 from cscct.methods import METHODS
 from cscct.runs import folder as folder_module
@@ -69,6 +70,12 @@ def test_the_state_of_any_optimiser_survives_a_stop(optimizer: str, options: str
     chosen = {"optimizer": optimizer, "optimizer_options": options, "lr": 0.01}
     sets = [f"{stage}.{key}={value}" for stage in ("train", "finetune") for key, value in chosen.items()]
     stopped_and_continued(tmp_path, small("podnet", *sets))
+
+
+@pytest.mark.parametrize("base", ["podnet", "a-gem"])
+def test_the_scale_of_the_losses_survives_a_stop(base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "INITIAL_SCALE", 2.0**22)  # halved in the first steps of each stage, which are skipped
+    stopped_and_continued(tmp_path, small(base, "numerics.precision=fp16-mixed", "train.batch_size=8"))
 
 
 @pytest.mark.parametrize(

@@ -110,14 +110,15 @@ Nodes = Annotated[
     ),
 ]
 PrecisionName = Annotated[
-    str | None, typer.Option("--precision", metavar="NAME", help="auto, 32-true or bf16-mixed. [default: auto]")
+    str | None,
+    typer.Option("--precision", metavar="NAME", help="auto, 32-true, bf16-mixed or fp16-mixed. [default: auto]"),
 ]
 CompileName = Annotated[
     str | None,
     typer.Option(
         "--compile",
         metavar="NAME",
-        help="Networks compiled with torch.compile: none, frozen (not trained) or all. [default: none]",
+        help="Networks compiled with torch.compile: none, frozen (not trained), all or cuda-graphs. [default: none]",
     ),
 ]
 Plugin = Annotated[

@@ -1,7 +1,7 @@
 """Settings: typed, strict, and resolved completely before any data is read."""
 
 from ..yamltext import merge
-from .checks import validate
+from .checks import validate, without_scaled_losses
 from .layers import ABBREVIATIONS, dotted_layers, load_preset, preset_layers, resolve, tuned_for
 from .schema import (
     CheckpointSpec,
@@ -33,4 +33,5 @@ __all__ = [
     "resolve",
     "tuned_for",
     "validate",
+    "without_scaled_losses",
 ]

@@ -274,6 +274,16 @@ def _stage_problems(name: str, stage: Stage, settings: Settings) -> list[str]:
     return problems
 
 
+def without_scaled_losses(settings: Settings) -> str | None:
+    """Return what prevents that losses are scaled (`numerics.precision=fp16-mixed`), or None."""
+    extension = settings.active_extension
+    if extension is not None and not extension.accepts_scaled_losses():
+        return f"the extension {extension.name}"
+    # Fused SGD does not initialise its momentum if its first step is skipped.
+    sections = (section for section, stage in settings.active_stages.items() if stage.optimizer_options.get("fused"))
+    return next((f"{section}.optimizer_options.fused" for section in sections), None)
+
+
 def _extension_problems(settings: Settings) -> list[str]:
     """Return settings that an extension or a growing backbone is not compatible with."""
     problems, network, runtime = [], settings.network, settings.runtime
@@ -285,6 +295,17 @@ def _extension_problems(settings: Settings) -> list[str]:
             problems.append(
                 f"the extension {extension.name} does not support several processes{reason}: use --devices 1 --nodes 1"
             )
+    if settings.numerics.precision == "fp16-mixed" and (part := without_scaled_losses(settings)):
+        problems.append(
+            f"{part} does not support scaled losses (numerics.precision fp16-mixed): use --precision bf16-mixed or "
+            "32-true"
+        )
+    compile_ = settings.numerics.compile
+    if compile_ in ("all", "cuda-graphs") and extension is not None and extension.replaces_backward():
+        problems.append(  # compiled networks have one backward pass, which may release or overwrite its tensors
+            f"the extension {extension.name} computes the gradients itself, which numerics.compile {compile_} does not "
+            "support: use --compile frozen"
+        )
     if network.expand != "none":
         if network.imprint != "none":
             problems.append(f"network.expand {network.expand} needs network.imprint none, not {network.imprint}")

@@ -36,7 +36,7 @@ from ..yamltext import Raw
 from .messages import explain
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
-PrecisionName = Literal["auto", "32-true", "bf16-mixed"]
+PrecisionName = Literal["auto", "32-true", "bf16-mixed", "fp16-mixed"]
 RECIPES = ("released", "printed")
 DEFAULT_EPOCHS = 160
 
@@ -120,13 +120,16 @@ class NumericsSpec(Spec):
     """Floating-point computation. A run with other values is a different run."""
 
     precision: PrecisionName = "auto"
-    """Precision of the networks. Losses are computed with at least 32 bits. `auto`: `bf16-mixed` if it is faster by at
-    least 15 % on this machine, measured once for each network, else `32-true`. The choice is recorded; runs with little
-    data, and models that learn from photos, use 32 bits."""
+    """Precision of the networks. Weights have, and losses are computed with, at least 32 bits. `fp16-mixed` scales the
+    losses, and skips steps whose gradients are not finite. `auto`: 16 bits if they are faster by at least 15 % on this
+    machine, measured once for each network, else `32-true`; they are `fp16-mixed` on GPUs below compute capability 8.0,
+    else `bf16-mixed`. The choice is recorded; runs with little data, and models that learn from photos, use 32
+    bits."""
     fold: bool = True
     """Whether batch norm is folded into convolutions where nothing is trained (teacher, herding, evaluation)."""
-    compile: Literal["none", "frozen", "all"] = "none"
-    """Networks that `torch.compile` compiles: none, those that are not trained, or all."""
+    compile: Literal["none", "frozen", "all", "cuda-graphs"] = "none"
+    """Networks that `torch.compile` compiles: none, those that are not trained, or all. `cuda-graphs`: all, and the
+    backbone in training is launched as one CUDA graph (`mode="reduce-overhead"`), on CUDA only."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,7 +22,7 @@ from ..specs import NetworkSpec, Stage
 from ..storage import json_sha256, tensors_sha256
 from ..text import suggest
 from ..threads import default_threads
-from .device import choose_device, keep_freed_memory, require_compiler, select_fast_convolutions
+from .device import choose_device, keep_freed_memory, require_compiler, require_scaling, select_fast_convolutions
 from .distributed import SINGLE_PROCESS, ProcessGroup
 from .frozen import run_frozen, through_frozen
 from .learner import Learner
@@ -147,9 +147,10 @@ def learner_with(
         data: Hash of the dataset if outputs of frozen stages are shared with other runs.
     """
     device = torch.device(choose_device(settings.runtime.device))
+    require_scaling(settings.numerics.precision, device)
+    require_compiler(settings.numerics.compile, device)
     if device.type == "cpu":
         keep_freed_memory()
-        require_compiler(settings.numerics.compile)
     elif device.type == "cuda":
         select_fast_convolutions()
     for section, stage in settings.active_stages.items() if settings.terms else ():  # else nothing is trained

@@ -11,12 +11,15 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, cast
 
 import torch
+from torch.amp import GradScaler
 
 from ..config import Device
 from ..errors import UserError
 
 Precision = Callable[[], AbstractContextManager[Any]]  # returns the context manager of a forward pass
 FULL_PRECISION: Precision = nullcontext
+DTYPES = {"bf16-mixed": torch.bfloat16, "fp16-mixed": torch.float16}  # of the products; weights have 32 bits
+INITIAL_SCALE = 2.0**16  # of losses; the default of torch
 
 
 def is_available(device: str) -> bool:
@@ -57,13 +60,37 @@ def precision_context(name: str, device: torch.device) -> Precision:
     Losses convert their inputs to float32 at least.
 
     Args:
-        name: `32-true`, or `bf16-mixed` for float32 weights and bfloat16 products. `auto` is `32-true` where no run has
-            chosen.
+        name: `32-true`, or `bf16-mixed` or `fp16-mixed` for float32 weights and products in 16 bits. `auto` is
+            `32-true` where no run has chosen.
         device: Device of the network.
     """
-    if name != "bf16-mixed":
+    if name not in DTYPES:
         return FULL_PRECISION
-    return lambda: torch.autocast(device.type, torch.bfloat16)
+    return lambda: torch.autocast(device.type, DTYPES[name])
+
+
+def loss_scaler(name: str, device: torch.device) -> GradScaler:
+    """Return the scaling of losses for a stage: float16 would round small gradients to zero.
+
+    Args:
+        name: Name of the precision. Only `fp16-mixed` scales losses.
+        device: Device of the network.
+    """
+    return GradScaler(device.type, init_scale=INITIAL_SCALE, enabled=name == "fp16-mixed")
+
+
+def require_scaling(name: str, device: torch.device) -> None:
+    """Check that losses can be scaled on a device if the precision needs it.
+
+    Args:
+        name: Name of the precision.
+        device: Device of the run.
+
+    Raises:
+        UserError: If they cannot.
+    """
+    if name == "fp16-mixed" and device.type not in ("cpu", "cuda"):
+        raise UserError(f"numerics.precision fp16-mixed is not available on {device.type}: use --precision 32-true.")
 
 
 def keep_freed_memory() -> None:
@@ -88,15 +115,22 @@ def select_fast_convolutions() -> None:
     torch.backends.cudnn.benchmark = True
 
 
-def require_compiler(compile_: str) -> None:
-    """Check that the C++ compiler that `torch.compile` needs is installed.
+def require_compiler(compile_: str, device: torch.device) -> None:
+    """Check that networks can be compiled as requested. On a CPU, `torch.compile` needs a C++ compiler.
 
     Args:
         compile_: Value of `numerics.compile`.
+        device: Device of the run.
 
     Raises:
-        UserError: If compilation is enabled and the compiler is not installed.
+        UserError: If the compiler is not installed, or if CUDA graphs are requested for another device.
     """
+    if compile_ == "cuda-graphs" and device.type != "cuda":
+        raise UserError(
+            f"numerics.compile cuda-graphs needs a CUDA GPU, and this run uses {device.type}: use --compile all."
+        )
+    if device.type != "cpu":
+        return
     name = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
     if compile_ != "none" and shutil.which(name) is None:
         raise UserError(

@@ -23,7 +23,7 @@ from ..nets.frozen import join as join_backbone
 from ..seeding import derive, generator
 from ..specs import Finetune, Stage
 from ..structs import Batch, Part, SeenClasses, Task
-from .device import precision_context
+from .device import loss_scaler, precision_context
 from .distributed import SINGLE_PROCESS, ProcessGroup
 from .evaluation import Evaluation, Evaluator
 from .loop import StageInputs, StepHook, TrainingListener, run_stage
@@ -70,8 +70,8 @@ class Learner:
         self.precision = precision_context(config.precision, device)
         self.prepare = partial(for_inference, fold=config.fold, compiled=config.compile != "none")
         self.evaluator = Evaluator(self.network, config.eval_batch_size, device, group, self.precision, self.prepare)
-        if config.compile == "all":
-            self.network.backbone.compile()
+        if config.compile in ("all", "cuda-graphs"):
+            self.network.backbone.compile(mode="reduce-overhead" if config.compile == "cuda-graphs" else None)
         self.extension = replace(config.extension) if config.extension is not None else Extension()
         self.teacher: Network | None = None
         self.means = torch.empty(0)
@@ -289,6 +289,7 @@ class Learner:
             classes=self._seen_classes(pool),
             group=self.group,
             precision=self.precision,
+            scaler=loss_scaler(self.config.precision, self.device),
             extension=self.extension,
             context=replace(context, teacher=self.teacher),
             generator=lambda epoch, step: generator(self.config.seed, task.index, name, epoch, "extension", step),

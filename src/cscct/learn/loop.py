@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.amp import GradScaler
 
 from ..errors import RunFailed
 from ..losses import WeightedSum
@@ -43,7 +44,7 @@ class StagePosition:
     sums: dict[str, float] = field(default_factory=dict)  # losses of the epoch so far, times images
 
 
-OptimizerState = dict[str, Any]  # the `state_dict` of an optimiser
+OptimizerState = dict[str, Any]  # the `state_dict` of an optimiser, and that of the loss scaling under `scaler`
 # Called after every step, may write a checkpoint. The position is up to date once the optimiser state was requested.
 StepHook = Callable[[str, StagePosition, Callable[[], OptimizerState]], None]
 
@@ -62,6 +63,7 @@ class StageInputs:
     train_mode: bool  # False keeps the batch-norm statistics as they are
     group: ProcessGroup = SINGLE_PROCESS
     precision: Precision = FULL_PRECISION
+    scaler: GradScaler = field(default_factory=partial(GradScaler, enabled=False))
     classes: SeenClasses | None = None  # None in the first task
     extension: Extension = field(default_factory=Extension)
     context: TaskContext = None  # type: ignore[assignment]  # required by extensions that read it
@@ -141,8 +143,9 @@ def run_stage(
     position = StagePosition()
     if start is not None:
         position, state = start
-        optimizer.load_state_dict(state)
-    extension = inputs.extension
+        inputs.scaler.load_state_dict(state.get("scaler", {}))
+        optimizer.load_state_dict({key: value for key, value in state.items() if key != "scaler"})
+    extension, scaler = inputs.extension, inputs.scaler
     prepares = type(extension).prepare_batch is not Extension.prepare_batch
     inputs.network.train(inputs.train_mode)
     network = inputs.group.wrap_network(inputs.network)
@@ -159,17 +162,20 @@ def run_stage(
             total, parts = _losses(inputs, network, batch, size)
             losses.add(parts, size)
             optimizer.zero_grad()
-            extension.backward(total, parts, inputs.parameters)
+            scaled = {name: scaler.scale(part) for name, part in parts.items()}
+            extension.backward(scaler.scale(total), scaled, inputs.parameters)
+            scaler.unscale_(optimizer)
             if stage.clip_grad_value is not None:
                 nn.utils.clip_grad_value_(inputs.parameters, stage.clip_grad_value)
-            optimizer.step()
+            scaler.step(optimizer)  # skipped if gradients are not finite
+            scaler.update()
             inputs.network.head.constrain()
             extension.after_step(inputs.context)
             position.step += 1
             position.images += size
             listener.step(inputs.task, inputs.name, position.epoch, stage.epochs, size, losses.values)
             if on_step is not None:
-                on_step(inputs.name, position, partial(_checked_state, optimizer, losses))
+                on_step(inputs.name, position, partial(_checked_state, optimizer, scaler, losses))
         losses.read()
         seconds = time.perf_counter() - started
         listener.epoch(_epoch_record(inputs, position, rate, (position.images - before) / seconds))
@@ -177,10 +183,10 @@ def run_stage(
     inputs.group.share_buffers(inputs.network)  # all go on with one network: teacher, herding, class means, tests
 
 
-def _checked_state(optimizer: torch.optim.Optimizer, losses: LossReader) -> OptimizerState:
+def _checked_state(optimizer: torch.optim.Optimizer, scaler: GradScaler, losses: LossReader) -> OptimizerState:
     """Return the state of the optimiser for a checkpoint, which is not written after a loss that is not finite."""
     losses.read()
-    return optimizer.state_dict()
+    return optimizer.state_dict() | ({"scaler": scaler.state_dict()} if scaler.is_enabled() else {})
 
 
 def _epoch_record(

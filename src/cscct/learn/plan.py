@@ -36,7 +36,7 @@ class LearnerConfig:
         predictors: Predictors that are fitted to class statistics, by name.
         seed: Seed of the run.
         eval_batch_size: Images per forward pass in evaluation.
-        precision: `32-true` or `bf16-mixed`.
+        precision: `32-true`, `bf16-mixed` or `fp16-mixed`.
         fold: Whether batch norms are folded into convolutions for inference.
         compile: `none`, or the networks that are compiled.
     """

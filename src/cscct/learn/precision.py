@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from .. import __version__
-from ..config import PrecisionName, Settings
+from ..config import PrecisionName, Settings, without_scaled_losses
 from ..data import Dataset
 from ..data.registry import user_cache_dir
 from ..storage import json_sha256, make_folder, write_text
@@ -25,10 +25,9 @@ from .device import precision_context
 from .protocol import input_side
 
 FULL: PrecisionName = "32-true"
-MIXED: PrecisionName = "bf16-mixed"
 MIN_SPEEDUP = 1.15  # a smaller one may be noise
 STEPS = 3  # measured steps of each precision, after one that is not counted
-Measure = Callable[[Settings, int, int, torch.device], float]
+Measure = Callable[[Settings, PrecisionName, int, int, torch.device], float]
 
 
 def choose_precision(settings: Settings, dataset: Dataset, measure: Measure | None = None) -> PrecisionName:
@@ -44,7 +43,8 @@ def choose_precision(settings: Settings, dataset: Dataset, measure: Measure | No
         measure: Returns the speed of 16 bits divided by that of 32 bits; by default `measure_speedup`.
     """
     device, side = torch.device(settings.runtime.device), input_side(settings, dataset)
-    if not _supported(device):
+    mixed = _candidate(settings, device)
+    if mixed is None:
         return FULL
     key = {
         "cscct": __version__,
@@ -55,29 +55,30 @@ def choose_precision(settings: Settings, dataset: Dataset, measure: Measure | No
         "images": [min(settings.train.batch_size, 128), dataset.channels, side],
     }
     file = user_cache_dir() / "precision" / f"{json_sha256(key)[:24]}.json"
-    stored = _stored(file, key)
+    stored = _stored(file, key, mixed)
     if stored is None:
-        speedup = (measure or measure_speedup)(settings, dataset.channels, side, device)
-        stored = _stored(file, key)  # of a run that measured at the same time: both must decide alike
+        speedup = (measure or measure_speedup)(settings, mixed, dataset.channels, side, device)
+        stored = _stored(file, key, mixed)  # of a run that measured at the same time: both must decide alike
         if stored is None:
-            stored = MIXED if speedup >= MIN_SPEEDUP else FULL
+            stored = mixed if speedup >= MIN_SPEEDUP else FULL
             with suppress(OSError):  # without a cache folder, the next run measures again
                 make_folder(file.parent)
                 write_text(file, json.dumps({"key": key, "precision": stored, "speedup": round(speedup, 3)}, indent=1))
     return stored
 
 
-def measure_speedup(settings: Settings, channels: int, side: int, device: torch.device) -> float:
+def measure_speedup(settings: Settings, mixed: PrecisionName, channels: int, side: int, device: torch.device) -> float:
     """Return the speed of training steps in 16 bits divided by that in 32 bits; 0 if 16 bits are not possible.
 
     Args:
         settings: Settings of the run: network, batch size and threads.
+        mixed: The precision with 16 bits.
         channels: Channels of the images.
         side: Height and width of the images.
         device: Device of the run.
     """
     torch.set_num_threads(settings.runtime.threads or default_threads())
-    seconds: dict[PrecisionName, list[float]] = {FULL: [], MIXED: []}
+    seconds: dict[PrecisionName, list[float]] = {FULL: [], mixed: []}
     try:
         with torch.random.fork_rng(devices=[]):
             network = network_for(settings.network, channels, settings.seed, pretrained=False)
@@ -100,14 +101,17 @@ def measure_speedup(settings: Settings, channels: int, side: int, device: torch.
                         durations.append(time.perf_counter() - started)
     except Exception:  # torch and backbones of the user raise any; the run reports the problem in 32 bits, if it has it
         return 0.0
-    return median(seconds[FULL]) / median(seconds[MIXED])
+    return median(seconds[FULL]) / median(seconds[mixed])
 
 
-def _supported(device: torch.device) -> bool:
-    """Return whether a device may have fast bfloat16 instructions: CPUs, and GPUs of capability 8.0 and newer."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_capability(device) >= (8, 0)
-    return device.type == "cpu"
+def _candidate(settings: Settings, device: torch.device) -> PrecisionName | None:
+    """Return the precision with 16 bits that a device may have fast instructions for, if the run supports it.
+
+    GPUs have them for bfloat16 since compute capability 8.0. Older ones compute in float16, with scaled losses.
+    """
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0):
+        return "fp16-mixed" if without_scaled_losses(settings) is None else None
+    return "bf16-mixed" if device.type in ("cpu", "cuda") else None
 
 
 def _processor(device: torch.device) -> str:
@@ -122,10 +126,10 @@ def _processor(device: torch.device) -> str:
     return f"{platform.machine()} {platform.processor()}"
 
 
-def _stored(file: Path, key: dict[str, Any]) -> PrecisionName | None:
+def _stored(file: Path, key: dict[str, Any], mixed: PrecisionName) -> PrecisionName | None:
     """Return the stored decision, or None if there is none or the file is damaged."""
     with suppress(OSError, ValueError):
         content = json.loads(file.read_text())
-        if isinstance(content, dict) and content.get("key") == key and content.get("precision") in (FULL, MIXED):
+        if isinstance(content, dict) and content.get("key") == key and content.get("precision") in (FULL, mixed):
             return content["precision"]
     return None

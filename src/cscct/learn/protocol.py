@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..config import PrecisionName, Settings
+from ..config import PrecisionName, Settings, without_scaled_losses
 from ..data.holdout import validation_count
 from ..data.registry import listing
 from ..data.tasks import class_order, split_tasks, tasks_of, wrong_sum
@@ -129,13 +129,14 @@ def complete(settings: Settings, dataset: Dataset) -> Settings:
 
 
 def with_precision(settings: Settings, precision: PrecisionName) -> Settings:
-    """Return the settings with another precision, if they leave it open (`auto`).
+    """Return the settings with another precision, if they leave it open (`auto`) and can be computed with it.
 
     Args:
         settings: Settings of the run.
         precision: The precision.
     """
-    if settings.numerics.precision != "auto":
+    supported = precision != "fp16-mixed" or without_scaled_losses(settings) is None
+    if settings.numerics.precision != "auto" or not supported:
         return settings
     return settings.model_copy(update={"numerics": replace(settings.numerics, precision=precision)})
 

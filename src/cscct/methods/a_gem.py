@@ -20,6 +20,7 @@ class AGEM(Extension):
     """Projection of the gradient on new images. The loss on exemplars is a constraint and is not minimised."""
 
     name = "a-gem"
+    scaled_losses = True  # a common factor of both gradients does not change the projection
 
     def backward(self, total: Tensor, parts: Mapping[str, Tensor], parameters: Sequence[Tensor]) -> None:
         """Set the projected gradient. In the first task, which has no exemplars, nothing is projected."""

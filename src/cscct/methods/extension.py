@@ -69,6 +69,10 @@ class Extension:
         name: Name of the extension in settings.
         several_processes: Whether the extension gives the right result if each process sees a share of a batch
             (`--devices N`). If not, or if the extension has `parameters`, such a run is rejected.
+        scaled_losses: Whether an extension that overrides `backward` or `after_step` gives the right result if the
+            losses are multiplied by a factor (`numerics.precision=fp16-mixed`). If not, such a run is rejected. The
+            factor changes during training, and gradients may be infinite or NaN in a step, which is then skipped. In
+            `backward`, losses and gradients have the factor; in `after_step`, gradients are without it.
 
     Examples:
         >>> from dataclasses import dataclass
@@ -88,6 +92,7 @@ class Extension:
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
     name: ClassVar[str]
     several_processes: ClassVar[bool] = False
+    scaled_losses: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", {})  # not a field: it is no setting
@@ -142,6 +147,15 @@ class Extension:
         Args:
             context: The task.
         """
+
+    def accepts_scaled_losses(self) -> bool:
+        """Return whether losses may be multiplied by a factor: what reads gradients must declare `scaled_losses`."""
+        reads = self.replaces_backward() or type(self).after_step is not Extension.after_step
+        return self.scaled_losses or not reads
+
+    def replaces_backward(self) -> bool:
+        """Return whether the extension overrides `backward`."""
+        return type(self).backward is not Extension.backward
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the state as tensors for a checkpoint, with the strides of tensors that are not contiguous.

@@ -86,7 +86,7 @@ def first_task_fingerprint(settings: Settings, data: str) -> str:
         "loss": {term.name: dump["loss"][term.name] for term in settings.terms if term.first_task},
         "train": train,
         "device": [runtime.device, runtime.threads, runtime.devices, runtime.nodes, settings.numerics.precision],
-        "compiled": settings.numerics.compile == "all",
+        "compiled": settings.numerics.compile in ("all", "cuda-graphs"),
     }
     defaults = NetworkSpec()
     keys = ("pretrained", "train_from", "cached_views", "batch_norm", "scale", "imprint_first", "expand")

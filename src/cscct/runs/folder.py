@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import yaml
 
@@ -160,8 +160,8 @@ class RunFolder:
     def precision(self) -> PrecisionName:
         """Return the precision that the run recorded, or `auto` if it has not been started."""
         with suppress(UserError):  # reported by `state`
-            precision = flatten(self.config()).get(PRECISION)
-            return precision if precision in ("32-true", "bf16-mixed") else "auto"
+            recorded = flatten(self.config()).get(PRECISION)
+            return next((name for name in get_args(PrecisionName) if name == recorded), "auto")
         return "auto"
 
     def create(self, settings: Settings) -> None:
