@@ -93,9 +93,10 @@ def run(folder: Path, chosen: Settings, stop: Any = lambda: False, cache: FirstT
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    EXTENSIONS["recorder"] = Recorder
     folder = tmp_path_factory.mktemp("whole") / "run"
-    run(folder, settings())
+    with pytest.MonkeyPatch.context() as patch:  # set up before the fixtures of functions
+        patch.setitem(EXTENSIONS, "recorder", Recorder)
+        run(folder, settings())
     return folder
 
 
