@@ -52,7 +52,7 @@ def training(size: Size) -> Callable[[], float]:
     learner.network.head.grow(learner.network.head.init_weights(2, torch.Generator().manual_seed(0)))
 
     def epoch() -> float:
-        listener, context = Listener(), learner._context(learner.stream.tasks[0])
+        listener, context = Listener(), learner.context(learner.stream.tasks[0])
         learner._run_stage("train", learner.config.train, context, (listener, None, None))
         return listener.rates[-1]
 

@@ -69,7 +69,7 @@ def epoch(dataset: Dataset, size: Size, batch: int, side: int) -> tuple[float, f
         learner._batches = source  # type: ignore[method-assign, assignment]
         clock.switch("other")
         clock.parts.clear()
-        context = learner._context(learner.stream.tasks[0])
+        context = learner.context(learner.stream.tasks[0])
         learner._run_stage("train", learner.config.train, context, (Listener(), None, None))
         clock.switch("other")
     seconds = sum(from_files.parts.values())

@@ -15,6 +15,7 @@ from cscct import IncrementalClassifier, RunFailed, UserError
 from cscct.classifier import evaluation
 from cscct.classifier.state import DeferredFit
 from cscct.features import PREDICTORS
+from cscct.learn.evaluation import infer
 from small_models import Colours, blobs, colours_model, pictures
 
 EXCEPTIONS: dict[str, str] = {}
@@ -229,8 +230,7 @@ def test_single_forward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """Predictions and unknown flags of a batch come from one forward pass, and agree with the separate methods."""
     model, images = colours_model(), pictures((200, 60, 60), 3)
     passes = []
-    forward = type(model.reader_)._forward
-    monkeypatch.setattr(type(model.reader_), "_forward", lambda *args: passes.append(1) or forward(*args))
+    monkeypatch.setattr("cscct.classifier.reader.infer", lambda *args: passes.append(1) or infer(*args))
     predictions = list(model.predict_items(list(images), ["a", "b", "c"], top=1, unknown=0.1))
     assert len(passes) == 1
     assert [(p.image, p.best[0][0]) for p in predictions] == [("a", "red"), ("b", "red"), ("c", "red")]

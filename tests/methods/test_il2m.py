@@ -29,7 +29,7 @@ def test_factors_and_scores_agree_with_slow_versions() -> None:
         learned = learner.evaluate(task).confusion["classifier"]
         head.log_factor.zero_()  # the plain network
         plain = learner.evaluate(task).confusion["classifier"]
-        context = learner._context(task)
+        context = learner.context(task)
         pools = {}
         for pool in ("new", "memory") if task.index else ("new",):
             batches = list(context.batches(pool, 50))

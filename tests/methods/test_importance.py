@@ -126,7 +126,7 @@ def test_largest_penalty_is_stable(name: str, dataset: str) -> None:
 
 def test_images_of_all_classes_are_used() -> None:
     learner = learner_for("ewc", "data.train_per_class=20")
-    context = learner._context(learner.stream.tasks[0])
+    context = learner.context(learner.stream.tasks[0])
     labels = torch.cat([batch.labels for batch in context.batches("new", 1, 8)])
     assert labels.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert sum(len(batch.labels) for batch in context.batches("new", 32, 500)) == 80

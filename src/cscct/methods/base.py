@@ -106,7 +106,7 @@ def parse_method(text: str) -> tuple[Method, tuple[str, ...]]:
         base, _, suffix = name.partition("+")
         if base in METHODS:
             addons_known = [f"+{addon}" for addon in ADDONS]
-            hint = suggest(f"+{suffix}", addons_known) or suggest(name, METHODS)
+            hint = (suffix and suggest(f"+{suffix}", addons_known)) or suggest(name, METHODS)
             raise UserError(f"There is no add-on +{suffix}{hint}; the add-ons are {', '.join(addons_known)}.")
         raise UserError(f"There is no method {name!r}{suggest(name, METHODS)}; `cscct list` shows all methods.")
     if addons and not METHODS[name].trains:
