@@ -50,7 +50,7 @@ CLASSES: tuple[type[Kind], ...] = (
     *(Kills, Damage, SettingsTexts, OddRuns, Images, Pickles, Reports, Streams),
     *(DamagedModels, ChangedModels, Requests, Pauses, Plugins),
 )
-# Their cases take up to a minute and are started first, so that no core is idle at the end.
+# Their cases take up to a minute, most of it waiting. None is started late, so that no core is idle at the end.
 LONG = (Pauses.name, Plugins.name, Requests.name)
 KINDS = {kind.name: kind for kind in CLASSES}
 _kinds: dict[str, Kind] = {}  # of the worker processes, which are forks
@@ -92,15 +92,21 @@ def _work(name: str, seed: int, number: int, scratch: Path) -> tuple[str, int, C
 def attack_all(
     kinds: dict[str, Kind], seed: int, numbers: dict[str, list[int]], scratch: Path, workers: int
 ) -> dict[str, dict[int, CaseResult]]:
-    """Run the cases of all kinds in parallel, each in forks of a process that has imported everything. Cases of
-    different kinds are mixed, so that no core is idle at the end of a kind."""
+    """Run the cases of all kinds in parallel, each in forks of a process that has imported everything. The cases of a
+    kind are spread evenly, so that cases that wait and cases that compute run side by side."""
     _kinds.update(kinds)
     results: dict[str, dict[int, CaseResult]] = {name: {} for name in kinds}
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(workers, mp_context=context) as pool, Progress(transient=True) as progress:
         bars = {name: progress.add_task(name, total=len(numbers[name])) for name in kinds}
-        ordered = sorted(kinds, key=lambda name: name not in LONG)
-        futures = [pool.submit(_work, name, seed, number, scratch) for name in ordered for number in numbers[name]]
+        places = {
+            (name, number): place / len(numbers[name]) * (0.8 if name in LONG else 1)
+            for name in kinds
+            for place, number in enumerate(numbers[name])
+        }
+        futures = [
+            pool.submit(_work, name, seed, number, scratch) for name, number in sorted(places, key=places.__getitem__)
+        ]
         for future in as_completed(futures):
             name, number, result = future.result()
             results[name][number] = result
@@ -147,7 +153,7 @@ def main() -> int:
     parser.add_argument("--only", choices=KINDS, action="append", help="one kind of attack; may be repeated")
     parser.add_argument("--case", type=int, help="one case of that kind")
     parser.add_argument("--cases", type=int, help="maximum number of cases of each kind, drawn at random")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--workers", type=int, default=(os.cpu_count() or 1) + 1, help="some cases mostly wait")
     parser.add_argument("--json", type=Path, help="store the counts in this file, beside those of other seeds")
     options = parser.parse_args()
     watch.preload()

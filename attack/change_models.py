@@ -29,8 +29,12 @@ from watch import CaseResult, CommandResult, Kind, Outside, run_command, run_fun
 
 EXPORT = ("export", "model", "--to", "torchscript", "--out", "exported.pt", "--quiet")
 NEXT = ("learn", "model", "third", "--quiet")  # a later change, which removes leftover files
-FULL_EVERY = 3  # operations: consecutive ones give similar cases, since a full disk stays full
 MERGE = "merge"
+# Operations from one case to the next; a seed selects one of them. A full disk stays full, so consecutive operations
+# give similar cases, and so do kills of changes that are stored in the same way as others.
+FULL_EVERY = 6
+ALIKE = ("create", "purge", "keep", "move a photo", "remove a photo", "confirm a photo", MERGE)
+KILL_EVERY = dict.fromkeys(ALIKE, 2)
 TWO = {
     "two classes": (("learn", "model", "second", "--quiet"), ("learn", "model", "third", "--quiet")),
     "learn and forget": (("learn", "model", "second", "--quiet"), ("forget", "model", "green", "--quiet")),
@@ -79,7 +83,7 @@ class FullDisk(Killer):
 
 
 class ChangedModels(Kind):
-    """Each operation of each change with a kill and with a full disk, and pairs of simultaneous changes."""
+    """Operations of each change with a kill and with a full disk, and pairs of simultaneous changes."""
 
     name = "model changes"
     pairs = 40
@@ -94,6 +98,7 @@ class ChangedModels(Kind):
         own = {"create": LEARN, **changes_of(self.source / "model"), MERGE: (), "export": EXPORT}
         self.changes = own if changes is None else changes
         self.after: dict[str, str] = {}
+        self.operations: dict[str, int] = {}
         self.points: list[tuple[str, str, int]] = []
         for name, arguments in self.changes.items():
             workdir = scratch / f"whole-{name}"
@@ -101,9 +106,9 @@ class ChangedModels(Kind):
             count = scratch / f"{name}.operations"
             checked(_change(name, arguments, workdir, before=Killer(0, count).install))
             self.after[name] = predictions(workdir)
-            operations = range(1, int(count.read_text()) + 1)
-            self.points += [("kill", name, at) for at in operations]
-            self.points += [("full", name, at) for at in operations[::FULL_EVERY]]
+            self.operations[name] = int(count.read_text())
+            for how, every in (("kill", KILL_EVERY.get(name, 1)), ("full", FULL_EVERY)):
+                self.points += [(how, name, at) for at in range(1, self.operations[name] + 1, every)]
         if changes is None:
             self.points += [("two", pair, number) for number in range(self.pairs // len(TWO)) for pair in TWO]
         self.cases = len(self.points)
@@ -113,6 +118,9 @@ class ChangedModels(Kind):
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
         how, name, at = self.points[number]
+        if how != "two":
+            every = KILL_EVERY.get(name, 1) if how == "kill" else FULL_EVERY
+            at = min(at + rng.randrange(every), self.operations[name])
         outside, workdir = Outside(folder / "outside"), folder / "inside"
         shutil.copytree(self._start(name), workdir)
         result = CaseResult("", f"{name}: {how} {at}")

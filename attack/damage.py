@@ -60,6 +60,8 @@ CONTENTS: dict[str, Callable[[bytearray, random.Random], bytes]] = {
     "random": lambda content, rng: rng.randbytes(rng.randint(1, 3000)),
 }
 PLACES = ("delete", "swap", "directory", "fifo", "dangling link", "link outside", "link to folder outside")
+_ALL = (*CONTENTS, *PLACES)
+PAIRS = tuple(_ALL[place : place + 2] for place in range(0, len(_ALL), 2))  # similar damages; a seed selects one of two
 
 
 def damage(path: Path, how: str, rng: random.Random, folder: Path, outside: Path) -> None:
@@ -98,7 +100,7 @@ def _clear(path: Path) -> None:
 
 
 class Damage(Kind):
-    """Each damage to each file of three folders: a finished run, an interrupted run, and a comparison of both."""
+    """Half of the damages to each file of three folders: a finished run, an interrupted run, and a comparison."""
 
     name = "damage"
 
@@ -118,17 +120,18 @@ class Damage(Kind):
         operations = count_operations(whole, *COMPARE)
         self.compared = numbers_of(whole)
         run_command(*COMPARE, folder=self.sources["comparison"], before=Killer(int(0.8 * operations)).install)
-        self.points: list[tuple[str, str, str]] = []
+        self.points: list[tuple[str, str, tuple[str, ...]]] = []
         for name, folder in self.sources.items():
             # Not the folders that a command names, which may be links.
             inside = [path for path in folder.rglob("*") if path.parent.name != "figures" and path.parent != folder]
             files = {str(path.relative_to(folder)) for path in inside}
             files |= {f"run/{other}" for other in WORKING if name != "comparison"}
-            self.points += itertools.product([name], sorted(files), [*CONTENTS, *PLACES])
+            self.points += itertools.product([name], sorted(files), PAIRS)
         self.cases = len(self.points)
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
-        source, file, how = self.points[number]
+        source, file, pair = self.points[number]
+        how = rng.choice(pair)
         outside, workdir = Outside(folder / "outside"), folder / "inside"
         shutil.copytree(self.sources[source], workdir)
         damage(workdir / file, how, rng, workdir, outside.folder)

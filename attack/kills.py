@@ -20,7 +20,8 @@ from watch import CaseResult, Kind, Outside, run_command
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 EVENTS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "fcntl.flock")
 COMMANDS = (LUCIR, PODNET, COMPARE, EXTENDED)
-EVERY = {EXTENDED: 3}  # operations: for a run similar to the others, some kills suffice
+# Operations from one case to the next; a seed selects one of them. For runs that are similar to others, some suffice.
+EVERY = {EXTENDED: 3, COMPARE: 2}
 
 
 class Killer:
@@ -97,7 +98,7 @@ class _CountedFile:
 
 
 class Kills(Kind):
-    """A kill at each operation of each command, and for some cases a second kill in the second attempt."""
+    """Kills at operations of each command, and for some cases a second kill in the second attempt."""
 
     name = "kills"
 
@@ -114,6 +115,7 @@ class Kills(Kind):
 
     def attack(self, number: int, rng: random.Random, folder: Path) -> CaseResult:
         arguments, at, total = self.points[number]
+        at = min(at + rng.randrange(EVERY.get(arguments, 1)), total)
         outside = Outside(folder / "outside")
         workdir = folder / "inside"
         workdir.mkdir()

@@ -109,6 +109,13 @@ def test_damaged_model_is_reported_before_listening(folder: Path) -> None:
         run(folder, port=0)
 
 
+def test_missing_versions_are_reported_before_listening(folder: Path, started: dict[str, Any]) -> None:
+    for path in (folder / "versions").iterdir():
+        path.unlink()
+    with pytest.raises(UserError, match=r"0002.json cannot be read"):
+        run(folder, port=0)
+
+
 def test_other_folders_are_rejected(tmp_path: Path, started: dict[str, Any]) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "result.json").write_text("{}")

@@ -103,9 +103,10 @@ class CurrentModel:
         if stamp == self._loaded.stamp:
             return
         try:
-            versions = self.folder.versions() if is_model_folder(self.folder.path) else []
+            exists = is_model_folder(self.folder.path)
+            versions = self.folder.versions() if exists else []
             number = next((version.number for version in versions if version.current), 0)
-            model = self.folder.load() if versions else None
+            model = self.folder.load() if exists else None
             if model is not None and model.backbone is None:
                 raise UserError(
                     f"The model in {self.folder.path} classifies feature vectors, not images, and cannot be served."

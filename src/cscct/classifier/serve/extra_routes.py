@@ -67,7 +67,7 @@ def _explanation(service: Service, upload: Upload) -> ExplanationInfo:
     return ExplanationInfo(version=version, label=label, probability=probability, same=same, others=others)
 
 
-@router.post("/export", responses={**error_responses(400, 409, 413, 422), 200: BINARY}, response_class=Response)
+@router.post("/export", responses={**error_responses(400, 408, 409, 413, 422), 200: BINARY}, response_class=Response)
 def export_model(request: Export, service: ServiceDependency) -> Response:
     """The current model as one file for other programs, as `cscct export` writes it."""
     service.model.model()

@@ -10,7 +10,7 @@ from fastapi import APIRouter, HTTPException, Path, Query, Response
 from ...errors import UserError
 from ..photo_changes import keep_photos, merge_classes, move_photos, remove_photos
 from ..review import class_photos, find_photo, photo_image, suspicious
-from .routes import JPEG, ChangeDependency, ServiceDependency, error_responses, get_model
+from .routes import CHANGE_ERRORS, JPEG, ChangeDependency, ServiceDependency, error_responses, get_model
 from .schemas import Merge, ModelInfo, MovePhotos, PhotoInfo, PhotoList, Photos
 from .service import Service
 from .staging import LARGE
@@ -18,7 +18,6 @@ from .uploads import class_name
 
 router = APIRouter(prefix="/api", responses=error_responses())
 Id = Annotated[str, Path(pattern="^[0-9a-f]{4,64}$")]
-CHANGE_ERRORS = error_responses(400, 404, 409, 413, 422)
 
 
 @router.get("/photos", responses=error_responses(404, 409, 422))

@@ -71,6 +71,7 @@ ChangeDependency = Annotated[Service, Depends(_changed_service)]
 Id = Annotated[str, Path(max_length=64)]
 Index = Annotated[int, Path(ge=0, le=1_000_000)]
 UPLOAD_ERRORS = (400, 408, 409, 413, 415, 422, 503)
+CHANGE_ERRORS = error_responses(400, 404, 408, 409, 413, 422)
 JPEG = {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}, "description": "The image"}
 router = APIRouter(prefix="/api", responses=error_responses())
 
@@ -184,7 +185,7 @@ def undo(service: ChangeDependency) -> ModelInfo:
     return get_model(service)
 
 
-@router.post("/restore", responses=error_responses(400, 404, 409, 413, 422))
+@router.post("/restore", responses=CHANGE_ERRORS)
 def restore(request: Restore, service: ChangeDependency) -> ModelInfo:
     """Make a stored version the current one."""
     if request.version not in {version.number for version in service.model.get().versions}:
@@ -193,7 +194,7 @@ def restore(request: Restore, service: ChangeDependency) -> ModelInfo:
     return get_model(service)
 
 
-@router.post("/forget", responses=error_responses(400, 404, 409, 413, 422))
+@router.post("/forget", responses=CHANGE_ERRORS)
 def forget(request: Forget, service: ChangeDependency) -> ModelInfo:
     """Remove classes and store the result as a new version. Can be undone."""
     for name in request.classes:
@@ -202,7 +203,7 @@ def forget(request: Forget, service: ChangeDependency) -> ModelInfo:
     return get_model(service)
 
 
-@router.post("/rename", responses=error_responses(400, 404, 409, 413, 422))
+@router.post("/rename", responses=CHANGE_ERRORS)
 def rename(request: Rename, service: ChangeDependency) -> ModelInfo:
     """Rename a class and store the result as a new version. Staged photos of the class are relabeled."""
     service.model.check_class(request.old)
