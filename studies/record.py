@@ -43,7 +43,8 @@ def row(run: StoredRun, variant: str) -> dict[str, Any]:
     if run.finished:
         entry |= {metric: rounded(run.summary[metric]) for metric in METRICS}
         for prediction, summary in run.result["summary"].items():
-            entry |= {f"{prediction}.{metric}": rounded(summary[metric]) for metric in METRICS[:2]}
+            if prediction in DEFAULT_PREDICTORS:  # that of a method alone is in the columns of its run
+                entry |= {f"{prediction}.{metric}": rounded(summary[metric]) for metric in METRICS[:2]}
         entry["curve"] = " ".join(f"{task['accuracy'][run.headline]:.2f}" for task in run.result["tasks"])
         entry |= costs(run)
     return entry

@@ -75,6 +75,18 @@ def test_a_record_contains_the_metrics_of_the_run(tmp_path: Path, monkeypatch: p
     assert int(row["parameters"]) == sum(parameter.numel() for parameter in network.parameters())
 
 
+def test_a_record_of_a_method_with_its_own_predictor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only predictors of all methods have columns of their own."""
+    result = run_quietly(tmp_path / "runs" / "fecam_seed1", "fecam", "data.train_per_class=12")
+    record = load("record")
+    monkeypatch.setattr(record, "RECORDS", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["record.py", "some", str(tmp_path / "runs")])
+    record.main()
+    (row,) = csv.DictReader((tmp_path / "some.csv").open())
+    assert (row["method"], row["prediction"], row["status"]) == ("fecam", "fecam", "finished")
+    assert float(row["last_accuracy"]) == pytest.approx(result["summary"]["fecam"]["last_accuracy"], abs=1e-4)
+
+
 def test_a_record_keeps_the_rows_of_other_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The row of the same run is replaced."""
     record = load("record")
