@@ -15,7 +15,7 @@ from .studies.datasets import DatasetCache
 from .studies.execution import ExecutionOptions, open_executor
 from .studies.plan import complete_plan
 from .studies.trials import TrialScheduler
-from .studies.tuning import Tuning
+from .studies.tuning import JOURNAL, Tuning, file_lock
 from .ui.tuning import TrialsDisplay
 
 if TYPE_CHECKING:
@@ -88,8 +88,9 @@ def tune_settings(
             try:
                 scheduler.run()
             finally:  # also of an interrupted study
-                result = tuning_result(tuning, study)
-                files = write_tuning(result)
+                with file_lock(tuning.folder / JOURNAL, "results"):  # what is written last contains all trials
+                    result = tuning_result(tuning, study)
+                    files = write_tuning(result)
     if result.best is None:
         reasons = "; ".join(dict.fromkeys(trial.error for trial in result.trials if trial.error))
         raise RunFailed(f"No trial is complete. {reasons}".strip())
