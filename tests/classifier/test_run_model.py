@@ -1,5 +1,6 @@
 """Models of runs: they predict like the run, and keep learning with its method."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +52,22 @@ def images_of(dataset: Dataset, *classes: int, test: bool = False) -> tuple[np.n
 
 def accuracy(model: IncrementalClassifier, images: tuple[np.ndarray, list[str]]) -> float:
     return float((model.predict(images[0]) == np.array(images[1])).mean())
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link to a folder", "dangling link"])
+def test_unreadable_versions_are_not_ignored(kind: str, finished: Any, tmp_path: Path) -> None:
+    """The model of the run is not loaded silently in place of its newest version."""
+    folder = finished(tmp_path / "run", "lucir+cscct")
+    pointer = folder / "model.json"
+    if kind == "pipe":
+        os.mkfifo(pointer)
+    elif kind == "folder":
+        pointer.mkdir()
+    else:
+        pointer.symlink_to(tmp_path if kind == "link to a folder" else tmp_path / "nothing")
+    for command in (cscct.load, describe):
+        with pytest.raises(UserError, match=r"model\.json"):
+            command(folder)
 
 
 @pytest.mark.parametrize("method", ["lucir+cscct", "icarl"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,8 @@ def is_model_folder(path: str | Path) -> bool:
 
 
 def has_versions(path: str | Path) -> bool:
-    """Return whether a folder contains stored versions of a model."""
-    return (Path(path) / MODEL).is_file()
+    """Return whether a folder contains stored versions of a model, even if they cannot be read."""
+    return os.path.lexists(Path(path) / MODEL)
 
 
 def is_run_folder(path: str | Path) -> bool:
@@ -119,7 +120,7 @@ class StoredVersions:
         return any(path.name not in own for path in self.path.iterdir())
 
     def _pointer(self) -> Pointer:
-        if not (self.path / MODEL).exists():
+        if not has_versions(self.path):
             raise UserError(f"{self.path} contains no model: create one with `cscct learn`.")
         return read_pointer(self.path / MODEL)
 
